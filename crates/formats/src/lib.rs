@@ -1,0 +1,1 @@
+//! Frames, messages and the wire formats they are written in. Pure functions, no IO.

@@ -1,0 +1,1 @@
+//! Tokenizers, encoding with provenance, and label masks.

@@ -1,0 +1,1 @@
+//! Model files: GGUF, byte sources, quantized block codecs and device layouts. No GPU.

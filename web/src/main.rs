@@ -1,0 +1,2 @@
+//! The Leptos page: shows and asks, holds no format logic.
+fn main() {}

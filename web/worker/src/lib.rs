@@ -1,0 +1,1 @@
+//! The Web Worker shell around `crates/engine`.
