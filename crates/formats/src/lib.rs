@@ -1,1 +1,20 @@
 //! Frames, messages and the wire formats they are written in. Pure functions, no IO.
+//!
+//! One [`Trajectory`] is the source of truth. [`agenticml::render`] writes it frame by frame;
+//! [`bridge::messages`] turns it into chat messages, which [`chatml::render`] writes in the Llama 3.1
+//! Instruct layout. Both yield a [`Rendering`]: segments that say what each run of text is, who
+//! writes it, and from which frame and message it comes.
+
+pub mod agenticml;
+pub mod bridge;
+pub mod chatml;
+mod frame;
+pub mod json;
+mod message;
+pub mod python;
+mod render;
+
+pub use frame::{Frame, FrameError, FrameKind, Owner, Payload, Trajectory};
+pub use json::Value;
+pub use message::{ContentSpan, Conversation, Message, MessageError, Origin, ToolCall};
+pub use render::{Rendering, Role, Segment, SegmentKind};

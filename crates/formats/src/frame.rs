@@ -1,0 +1,287 @@
+//! Frames and trajectories.
+
+use crate::json::{Object, Value};
+use crate::python;
+
+/// Who writes a piece of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The program around the model: the task, tool results, feedback, boilerplate.
+    Runtime,
+    /// The model.
+    Model,
+}
+
+impl Owner {
+    /// `runtime` or `model`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Runtime => "runtime",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// How a frame's content is written behind its marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Payload {
+    /// Free text.
+    Prose,
+    /// A JSON document.
+    Json,
+    /// A number.
+    Number,
+    /// Nothing: the marker stands alone.
+    None,
+}
+
+/// The eleven kinds of frame, in the order of their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FrameKind {
+    /// Standing instruction; opens a trajectory.
+    Goal,
+    /// The task at hand.
+    Mission,
+    /// What the model is shown: tools, environment.
+    Obs,
+    /// What the model holds to be true.
+    Belief,
+    /// What the model means to do.
+    Plan,
+    /// Free reasoning.
+    Think,
+    /// A tool call.
+    Action,
+    /// End of the model's turn.
+    End,
+    /// What a tool returned.
+    Result,
+    /// A later word from the user.
+    Feedback,
+    /// A score.
+    Reward,
+}
+
+impl FrameKind {
+    /// All kinds, by slot.
+    pub const ALL: [Self; 11] = [
+        Self::Goal,
+        Self::Mission,
+        Self::Obs,
+        Self::Belief,
+        Self::Plan,
+        Self::Think,
+        Self::Action,
+        Self::End,
+        Self::Result,
+        Self::Feedback,
+        Self::Reward,
+    ];
+
+    /// The short name, e.g. `goal`.
+    pub fn name(self) -> &'static str {
+        let alias = self.alias();
+        &alias[2..alias.len() - 2]
+    }
+
+    /// The kind with this short name; case and spaces count.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind with this marker alias, e.g. `<|goal|>`.
+    pub fn from_alias(alias: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.alias() == alias)
+    }
+
+    /// The kind that claims this reserved slot.
+    pub fn from_slot(slot: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(slot)).copied()
+    }
+
+    /// The marker as people read it, e.g. `<|goal|>`. It is no special token of the model.
+    pub fn alias(self) -> &'static str {
+        match self {
+            Self::Goal => "<|goal|>",
+            Self::Mission => "<|mission|>",
+            Self::Obs => "<|obs|>",
+            Self::Belief => "<|belief|>",
+            Self::Plan => "<|plan|>",
+            Self::Think => "<|think|>",
+            Self::Action => "<|action|>",
+            Self::End => "<|end|>",
+            Self::Result => "<|result|>",
+            Self::Feedback => "<|feedback|>",
+            Self::Reward => "<|reward|>",
+        }
+    }
+
+    /// The marker as the model sees it: the reserved special token of this kind's slot.
+    pub fn reserved(self) -> &'static str {
+        match self {
+            Self::Goal => "<|reserved_special_token_0|>",
+            Self::Mission => "<|reserved_special_token_1|>",
+            Self::Obs => "<|reserved_special_token_2|>",
+            Self::Belief => "<|reserved_special_token_3|>",
+            Self::Plan => "<|reserved_special_token_4|>",
+            Self::Think => "<|reserved_special_token_5|>",
+            Self::Action => "<|reserved_special_token_6|>",
+            Self::End => "<|reserved_special_token_7|>",
+            Self::Result => "<|reserved_special_token_8|>",
+            Self::Feedback => "<|reserved_special_token_9|>",
+            Self::Reward => "<|reserved_special_token_10|>",
+        }
+    }
+
+    /// Number of the reserved special token that this kind claims (0..=10).
+    pub fn slot(self) -> u8 {
+        self as u8
+    }
+
+    /// Who writes frames of this kind.
+    pub fn owner(self) -> Owner {
+        match self {
+            Self::Belief | Self::Plan | Self::Think | Self::Action | Self::End => Owner::Model,
+            _ => Owner::Runtime,
+        }
+    }
+
+    /// How the content is written.
+    pub fn payload(self) -> Payload {
+        match self {
+            Self::Action | Self::Result => Payload::Json,
+            Self::Reward => Payload::Number,
+            Self::End => Payload::None,
+            _ => Payload::Prose,
+        }
+    }
+
+    /// Whether a frame of this kind can open a model turn (all of the model's kinds but `end`).
+    pub fn opens_model_turn(self) -> bool {
+        matches!(self, Self::Belief | Self::Plan | Self::Think | Self::Action)
+    }
+}
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// Its kind.
+    pub kind: FrameKind,
+    /// Its content; [`Value::Null`] when it has none.
+    pub content: Value,
+}
+
+impl Frame {
+    /// A frame of this kind and content.
+    pub fn new(kind: FrameKind, content: impl Into<Value>) -> Self {
+        Self {
+            kind,
+            content: content.into(),
+        }
+    }
+
+    /// Reads `{"type": ..., "content": ...}`. The type is a short name or a marker alias; other keys
+    /// are ignored.
+    ///
+    /// # Errors
+    /// When the type is missing, not a string or unknown.
+    pub fn from_json(value: &Value) -> Result<Self, FrameError> {
+        // The reference asks Python's `in`, which on text means "contains".
+        let found = match value {
+            Value::Object(object) => object.get("type"),
+            _ => None,
+        };
+        let Some(kind) = found else {
+            return Err(FrameError::MissingType(python::str(value)));
+        };
+        let Value::String(name) = kind else {
+            return Err(FrameError::TypeNotText(python::type_name(kind)));
+        };
+        let alias = if name.starts_with("<|") {
+            name.clone()
+        } else {
+            format!("<|{name}|>")
+        };
+        let Some(kind) = FrameKind::from_alias(&alias) else {
+            return Err(FrameError::UnknownType(alias));
+        };
+        let content = match value {
+            Value::Object(object) => object.get("content").cloned().unwrap_or(Value::Null),
+            _ => Value::Null,
+        };
+        Ok(Self { kind, content })
+    }
+
+    /// `{"type": short name, "content": ...}`.
+    pub fn to_json(&self) -> Value {
+        let mut object = Object::new();
+        object.insert("type".into(), self.kind.name().into());
+        object.insert("content".into(), self.content.clone());
+        Value::Object(object)
+    }
+}
+
+/// The one source of truth: what happened, frame by frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trajectory {
+    /// The frames, first to last.
+    pub frames: Vec<Frame>,
+}
+
+impl Trajectory {
+    /// Reads a list of frames, or an object with such a list under `frames` (other keys, as
+    /// `title`, are ignored).
+    ///
+    /// # Errors
+    /// When there is no list of frames, or a frame is not well formed.
+    pub fn from_json(value: &Value) -> Result<Self, FrameError> {
+        let list = match value {
+            Value::Object(object) => object.get("frames"),
+            other => Some(other),
+        };
+        let Some(Value::Array(list)) = list else {
+            return Err(FrameError::NoFrames);
+        };
+        let frames = list
+            .iter()
+            .map(Frame::from_json)
+            .collect::<Result<_, _>>()?;
+        Ok(Self { frames })
+    }
+
+    /// Reads JSON text; see [`Trajectory::from_json`].
+    ///
+    /// # Errors
+    /// When the text is not JSON, or holds no well-formed frames.
+    pub fn parse(text: &str) -> Result<Self, FrameError> {
+        Self::from_json(&crate::json::loads(text)?)
+    }
+
+    /// `{"frames": [{"type", "content"}, ...]}`.
+    pub fn to_json(&self) -> Value {
+        let frames = self.frames.iter().map(Frame::to_json).collect();
+        let mut object = Object::new();
+        object.insert("frames".into(), Value::Array(frames));
+        Value::Object(object)
+    }
+}
+
+/// Why a value is no frame or trajectory. The texts of the first three are the reference's.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FrameError {
+    /// A frame has no `type`; carries the frame as Python prints it.
+    #[error("frame dict missing 'type' key: {0}")]
+    MissingType(String),
+    /// A frame's `type` is not text; carries Python's name of what it is.
+    #[error("'{0}' object has no attribute 'startswith'")]
+    TypeNotText(&'static str),
+    /// A frame's `type` is none of the eleven; carries it as a marker.
+    #[error("unknown frame type: {0}")]
+    UnknownType(String),
+    /// Neither a list nor an object with a list under `frames`.
+    #[error("expected a list of frames, or an object with such a list under \"frames\"")]
+    NoFrames,
+    /// The text is not JSON.
+    #[error(transparent)]
+    Json(#[from] crate::json::JsonError),
+}
