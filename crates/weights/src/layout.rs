@@ -1,0 +1,1 @@
+//! The device layouts the kernels read, repacked from GGUF blocks.
