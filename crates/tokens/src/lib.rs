@@ -1,7 +1,8 @@
 //! Tokenizers, encoding with provenance, and label masks.
 
+mod classes;
 mod llama3;
 mod view;
 
-pub use llama3::{Llama3Tokenizer, Piece, VocabularyError};
-pub use view::{Arm, Counts, Policy, Token, TokenView, view};
+pub use llama3::{Llama3Tokenizer, Piece, RANKS, SPECIALS, VocabularyError};
+pub use view::{Arm, Counts, Policy, Token, TokenView, kind_of_marker, labels, marker_id, view};

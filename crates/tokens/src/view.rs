@@ -1,7 +1,9 @@
 //! A rendering as tokens: ids, places, origins and labels.
 
 use crate::Llama3Tokenizer;
-use formats::{FrameKind, Owner, Rendering, Role};
+use crate::llama3::Found;
+use formats::{FrameKind, Owner, Rendering, Role, SegmentKind};
+use std::ops::Range;
 
 /// Which format's mask rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,14 +150,177 @@ impl TokenView {
 }
 
 /// Encodes a rendering and labels its tokens by the arm's mask rule.
+///
+/// The tokens' bytes put together are the wire, whatever the policy.
 pub fn view(
-    _tokenizer: &Llama3Tokenizer,
+    tokenizer: &Llama3Tokenizer,
     rendering: &Rendering,
-    _arm: Arm,
-    _policy: Policy,
+    arm: Arm,
+    policy: Policy,
 ) -> TokenView {
-    TokenView {
-        wire: rendering.text(),
-        tokens: Vec::new(),
+    let wire = rendering.text();
+    let ranges = rendering.ranges();
+    let runs = runs(tokenizer, rendering, &ranges);
+
+    let mut found = Vec::with_capacity(wire.len() / 3);
+    if policy == Policy::Reference {
+        tokenizer.encode(&wire, true, &mut found);
+    } else {
+        for run in &runs {
+            match run.special {
+                Some(id) => found.push(Found {
+                    id,
+                    len: run.range.len(),
+                }),
+                None => tokenizer.encode(&wire[run.range.clone()], false, &mut found),
+            }
+        }
+    }
+    let labels = labels(arm, found.iter().map(|token| token.id));
+
+    let forged: Vec<Range<usize>> = runs
+        .iter()
+        .filter(|run| run.special.is_none())
+        .flat_map(|run| {
+            let start = run.range.start;
+            let spelt = tokenizer.find_specials(&wire[run.range.clone()]);
+            spelt.into_iter().map(move |(at, id)| {
+                let end = start + at + tokenizer.piece(id).bytes.len();
+                start + at..end
+            })
+        })
+        .collect();
+
+    let mut tokens = Vec::with_capacity(found.len());
+    let mut start = 0;
+    let mut segment = 0;
+    let mut next_forged = 0;
+    for (token, label) in found.into_iter().zip(labels) {
+        let end = start + token.len;
+        while ranges[segment].end <= start {
+            segment += 1;
+        }
+        while forged.get(next_forged).is_some_and(|f| f.end <= start) {
+            next_forged += 1;
+        }
+        let origin = &rendering.segments[segment];
+        let piece = tokenizer.piece(token.id);
+        tokens.push(Token {
+            id: token.id,
+            start,
+            end,
+            text: String::from_utf8_lossy(piece.bytes).into_owned(),
+            bytes: piece.bytes.to_vec(),
+            special: piece.special.map(str::to_owned),
+            segment,
+            seam: end > ranges[segment].end,
+            forged: forged.get(next_forged).is_some_and(|f| f.start < end),
+            owner: origin.owner,
+            role: origin.role,
+            frame: origin.frame,
+            frame_kind: origin.frame_kind,
+            message: origin.message,
+            label: label.then_some(token.id),
+            given: label && origin.given,
+        });
+        start = end;
+    }
+    TokenView { wire, tokens }
+}
+
+/// A special segment, or a stretch of text segments that are encoded together (words may span them).
+struct Run {
+    range: Range<usize>,
+    special: Option<u32>,
+}
+
+fn runs(tokenizer: &Llama3Tokenizer, rendering: &Rendering, ranges: &[Range<usize>]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (segment, range) in rendering.segments.iter().zip(ranges) {
+        // In the marker view a special segment is spelt by its alias, which is plain text.
+        let special = match segment.kind {
+            SegmentKind::Special => tokenizer.special_id(&segment.text),
+            SegmentKind::Text => None,
+        };
+        match runs.last_mut() {
+            Some(last) if special.is_none() && last.special.is_none() => {
+                last.range.end = range.end;
+            }
+            _ => runs.push(Run {
+                range: range.clone(),
+                special,
+            }),
+        }
+    }
+    runs
+}
+
+/// Which of these ids the arm trains on, by the reference's rules over ids.
+pub fn labels(arm: Arm, ids: impl Iterator<Item = u32>) -> Vec<bool> {
+    match arm {
+        Arm::AgenticMl => agenticml_labels(ids),
+        Arm::ChatMl => chatml_labels(&ids.collect::<Vec<_>>()),
     }
 }
+
+/// A model marker switches training on, with itself; a runtime marker switches it off.
+fn agenticml_labels(ids: impl Iterator<Item = u32>) -> Vec<bool> {
+    let mut trained = false;
+    ids.map(|id| {
+        if let Some(kind) = kind_of_marker(id) {
+            trained = kind.owner() == Owner::Model;
+        }
+        trained
+    })
+    .collect()
+}
+
+/// The kind of frame whose marker has this id.
+pub fn kind_of_marker(id: u32) -> Option<FrameKind> {
+    FrameKind::ALL
+        .into_iter()
+        .find(|kind| marker_id(*kind) == id)
+}
+
+/// The id of a frame kind's marker: the reserved slots are numbered 128002, 128003, 128005 and from
+/// 128011 on.
+pub fn marker_id(kind: FrameKind) -> u32 {
+    match u32::from(kind.slot()) {
+        slot @ (0 | 1) => 128_002 + slot,
+        2 => 128_005,
+        slot => 128_008 + slot,
+    }
+}
+
+/// Everything behind an assistant header up to the turn's end, inclusive; a header counts only if the
+/// one token `assistant` stands in it.
+fn chatml_labels(ids: &[u32]) -> Vec<bool> {
+    let mut labels = vec![false; ids.len()];
+    let find = |id: u32, from: usize| {
+        ids[from..]
+            .iter()
+            .position(|&other| other == id)
+            .map(|at| from + at)
+    };
+    let mut at = 0;
+    while let Some(header) = find(START_HEADER, at) {
+        let Some(header_end) = find(END_HEADER, header + 1) else {
+            break;
+        };
+        let turn_end = find(EOT, header_end + 1).map_or(ids.len(), |eot| eot + 1);
+        if ids[header + 1..header_end] == [ASSISTANT] {
+            labels[header_end + 1..turn_end].fill(true);
+        }
+        at = turn_end;
+    }
+    labels
+}
+
+/// Id of `<|start_header_id|>`.
+const START_HEADER: u32 = 128_006;
+/// Id of `<|end_header_id|>`.
+const END_HEADER: u32 = 128_007;
+/// Id of `<|eot_id|>`.
+const EOT: u32 = 128_009;
+/// Id of the word `assistant`.
+const ASSISTANT: u32 = 78_191;

