@@ -20,29 +20,29 @@ pub struct HttpSource {
 
 /// Cancels what a [`HttpSource`] is doing and all that it would do later.
 #[derive(Clone, Debug)]
-pub struct AbortHandle(AbortController);
+pub struct AbortHandle(Option<AbortController>);
 
 impl AbortHandle {
     /// Cancels; reads fail with [`SourceError::Cancelled`].
     pub fn abort(&self) {
-        self.0.abort();
+        if let Some(controller) = &self.0 {
+            controller.abort();
+        }
     }
 }
 
 impl HttpSource {
     /// A source for `url`, absolute or relative to the page or worker. Nothing is asked for yet.
-    pub fn new(url: &str) -> Result<Self, SourceError> {
-        let controller = AbortController::new().map_err(|error| SourceError::NoAnswer {
-            url: url.to_owned(),
-            detail: describe(&error),
-        })?;
-        Ok(Self {
+    pub fn new(url: impl Into<String>) -> Self {
+        let url = url.into();
+        Self {
             reader: HttpReader::new(Fetch {
-                url: url.to_owned(),
-                controller,
-                same_origin: is_same_origin(url),
+                same_origin: is_same_origin(&url),
+                // Wherever there is `fetch` there is this; without it nothing can be cancelled.
+                controller: AbortController::new().ok(),
+                url,
             }),
-        })
+        }
     }
 
     /// A handle that cancels this source, usable while a read is going on.
@@ -105,7 +105,7 @@ fn is_same_origin(url: &str) -> bool {
 #[derive(Debug)]
 struct Fetch {
     url: String,
-    controller: AbortController,
+    controller: Option<AbortController>,
     same_origin: bool,
 }
 
@@ -115,8 +115,9 @@ impl Fetch {
     }
 }
 
-fn failure(controller: &AbortController, error: &JsValue) -> Failure {
-    if controller.signal().aborted() {
+fn failure(controller: &Option<AbortController>, error: &JsValue) -> Failure {
+    let aborted = |controller: &AbortController| controller.signal().aborted();
+    if controller.as_ref().is_some_and(aborted) {
         return Failure::Cancelled;
     }
     Failure::Broken(describe(error))
@@ -142,7 +143,8 @@ impl Transport for Fetch {
         }
         let init = RequestInit::new();
         init.set_headers(&request);
-        init.set_signal(Some(&self.controller.signal()));
+        let signal = self.controller.as_ref().map(AbortController::signal);
+        init.set_signal(signal.as_ref());
         let promise = call_global("fetch", &self.url.as_str().into(), &init).map_err(failed)?;
         let response: Response = JsFuture::from(promise)
             .await
@@ -196,7 +198,7 @@ fn call_timer(resolve: &Function, millis: u32) -> Result<(), JsValue> {
 #[derive(Debug)]
 struct FetchBody {
     reader: Option<ReadableStreamDefaultReader>,
-    controller: AbortController,
+    controller: Option<AbortController>,
     finished: Cell<bool>,
 }
 
