@@ -1,1 +1,162 @@
-//! The Web Worker shell around `crates/engine`.
+//! The Web Worker shell around `crates/engine`: takes requests from the page, one after the other,
+//! and posts events back.
+#![cfg(target_arch = "wasm32")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use engine::protocol::{Event, Failure, FailureKind, Request, Source};
+use engine::runtime::{Engine, StopFlag};
+use futures::StreamExt;
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
+use js_sys::{Array, Reflect};
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+use web_sys::{Blob, DedicatedWorkerGlobalScope, MessageEvent};
+use weights::source::{AbortHandle, BlobSource, HttpSource};
+
+/// A request and, for a local file, its handle.
+type Posted = (Request, Option<Blob>);
+
+/// Starts answering. `early` holds the messages that arrived while this module was loading.
+#[wasm_bindgen]
+pub fn start(early: Array) {
+    std::panic::set_hook(Box::new(|panic| {
+        post(&Event::Failed {
+            job: None,
+            failure: Failure {
+                kind: FailureKind::Internal,
+                message: format!("the engine broke down: {panic}"),
+                advice: "The engine is started anew with the next load; please report this."
+                    .to_owned(),
+            },
+        });
+    }));
+    let (sender, receiver) = unbounded::<Posted>();
+    let stop = StopFlag::default();
+    let download: Rc<RefCell<Option<AbortHandle>>> = Rc::default();
+
+    let receive = {
+        let (stop, download) = (stop.clone(), download.clone());
+        move |data: JsValue| match serde_wasm_bindgen::from_value::<Request>(data.clone()) {
+            // A stop must not wait behind the work that it is meant to end.
+            Ok(Request::Stop) => {
+                stop.raise();
+                if let Some(handle) = download.borrow_mut().take() {
+                    handle.abort();
+                }
+            }
+            Ok(request) => {
+                let file = Reflect::get(&data, &"file".into()).ok().and_then(|it| it.dyn_into().ok());
+                // The receiver lives as long as the worker.
+                let _ = sender.unbounded_send((request, file));
+            }
+            Err(error) => fail(
+                None,
+                FailureKind::BadRequest,
+                format!("the engine did not understand a request: {error}"),
+                "Reload the page: its parts may be of different versions.",
+            ),
+        }
+    };
+    early.for_each(&mut |data, _, _| receive(data));
+    let on_message = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| receive(event.data()));
+    scope().set_onmessage(Some(on_message.as_ref().unchecked_ref()));
+    on_message.forget();
+
+    wasm_bindgen_futures::spawn_local(answer(receiver, stop, download));
+    post(&Event::Ready);
+}
+
+/// Answers requests one after the other.
+async fn answer(
+    mut requests: UnboundedReceiver<Posted>,
+    stop: StopFlag,
+    download: Rc<RefCell<Option<AbortHandle>>>,
+) {
+    let mut engine = Engine::new(stop.clone());
+    let emit = |event: Event| post(&event);
+    while let Some((request, file)) = requests.next().await {
+        stop.lower();
+        match request {
+            Request::Probe => match webgpu_present() {
+                Ok(()) => match engine.probe().await {
+                    Ok(adapter) => emit(Event::Adapter { adapter }),
+                    Err(failure) => emit(Event::Failed { job: None, failure }),
+                },
+                Err(failure) => emit(Event::Failed { job: None, failure }),
+            },
+            Request::Load { source, context } => {
+                let loaded = match (webgpu_present(), source, file) {
+                    (Err(failure), _, _) => Err(failure),
+                    (Ok(()), Source::Url { url }, _) => {
+                        let http = HttpSource::new(url);
+                        *download.borrow_mut() = Some(http.abort_handle());
+                        engine.load(http, context, &emit).await
+                    }
+                    (Ok(()), Source::File { name }, Some(blob)) => {
+                        engine.load(BlobSource::new(name, blob), context, &emit).await
+                    }
+                    (Ok(()), Source::File { name }, None) => Err(Failure {
+                        kind: FailureKind::BadRequest,
+                        message: format!("the file {name} did not reach the engine"),
+                        advice: "Choose the file again.".to_owned(),
+                    }),
+                };
+                download.borrow_mut().take();
+                match loaded {
+                    Ok(model) => emit(Event::Loaded { model }),
+                    Err(failure) => emit(Event::Failed { job: None, failure }),
+                }
+            }
+            Request::Generate { job, prompt, sampling, max_tokens } => {
+                if let Err(failure) = engine.generate(job, &prompt, &sampling, max_tokens, &emit).await {
+                    emit(Event::Failed { job: Some(job), failure });
+                }
+            }
+            Request::Unload => {
+                engine.unload();
+                emit(Event::Unloaded);
+            }
+            Request::Stop => {}
+        }
+    }
+}
+
+/// Says early, and with its cause, that there is no WebGPU: wgpu's own message names no remedy.
+fn webgpu_present() -> Result<(), Failure> {
+    let get = |target: &JsValue, key: &str| Reflect::get(target, &key.into()).unwrap_or(JsValue::UNDEFINED);
+    let global: JsValue = scope().into();
+    if !get(&get(&global, "navigator"), "gpu").is_undefined() {
+        return Ok(());
+    }
+    let secure = get(&global, "isSecureContext").as_bool().unwrap_or(false);
+    let (message, advice) = if secure {
+        (
+            "this browser offers no WebGPU to web workers",
+            "Use Chrome or Edge 113 or newer, Safari 26, or Firefox 141 or newer on Windows, and \
+             check that hardware acceleration is on. Everything but generation works without it.",
+        )
+    } else {
+        (
+            "WebGPU is only offered to pages from https or from this machine",
+            "Open the page by https or from 127.0.0.1. Everything but generation works as it is.",
+        )
+    };
+    Err(Failure { kind: FailureKind::NoGpu, message: message.to_owned(), advice: advice.to_owned() })
+}
+
+fn scope() -> DedicatedWorkerGlobalScope {
+    js_sys::global().unchecked_into()
+}
+
+fn fail(job: Option<u32>, kind: FailureKind, message: String, advice: &str) {
+    post(&Event::Failed { job, failure: Failure { kind, message, advice: advice.to_owned() } });
+}
+
+fn post(event: &Event) {
+    // Events are plain data of this crate's own making; posting them cannot fail.
+    if let Ok(value) = event.serialize(&serde_wasm_bindgen::Serializer::new()) {
+        let _ = scope().post_message(&value);
+    }
+}

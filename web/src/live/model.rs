@@ -1,0 +1,247 @@
+//! The dock's model panel: load a model, see what it is, choose how tokens are drawn.
+
+use super::{Live, Model, Progress};
+use crate::controls::Switch;
+use crate::state::page;
+use crate::words;
+use engine::protocol::{Adapter, Failure, ModelInfo, Source};
+use leptos::ev::{DragEvent, SubmitEvent};
+use leptos::html::Input;
+use leptos::prelude::*;
+use web_sys::File;
+
+/// The panel.
+#[component]
+pub fn ModelPanel() -> impl IntoView {
+    let live = page().live;
+    let over = RwSignal::new(false);
+    let drop_file = move |event: DragEvent| {
+        event.prevent_default();
+        over.set(false);
+        let file = event
+            .data_transfer()
+            .and_then(|data| data.files())
+            .and_then(|files| files.item(0));
+        load_file(live, file);
+    };
+    view! {
+        <div class="console model" class:over=move || over.get()
+            on:dragover=move |event: DragEvent| { event.prevent_default(); over.set(true); }
+            on:dragleave=move |_| over.set(false)
+            on:drop=drop_file>
+            <div class="load"><Load/></div>
+            <div class="about"><About/></div>
+            <div class="drawing"><Drawing/></div>
+        </div>
+    }
+}
+
+fn load_file(live: Live, file: Option<File>) {
+    if let Some(file) = file {
+        live.load(Source::File { name: file.name() }, Some(file));
+    }
+}
+
+#[component]
+fn Load() -> impl IntoView {
+    let live = page().live;
+    let picker = NodeRef::<Input>::new();
+    let loading = move || matches!(*live.model.read(), Model::Loading(..));
+    let busy = move || live.going().is_some();
+    let submit = move |event: SubmitEvent| {
+        event.prevent_default();
+        let url = live.url.get_untracked().trim().to_owned();
+        if !url.is_empty() {
+            live.load(Source::Url { url }, None);
+        }
+    };
+    view! {
+        <h3>"Load a model"<span class="muted">"a GGUF file of the Llama architecture"</span></h3>
+        <form class="get" on:submit=submit>
+            <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a GGUF file"
+                placeholder="https://…/model.gguf" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
+            <button class="btn pri" type="submit" data-testid="model-load" disabled=move || loading() || busy() || live.url.read().trim().is_empty()>"Load"</button>
+        </form>
+        <div class="acts">
+            <label class="btn" class:off=move || loading() || busy()>"Choose a file …"
+                <input class="vh" type="file" accept=".gguf" data-testid="model-file" node_ref=picker disabled=move || loading() || busy()
+                    on:change=move |_| {
+                        if let Some(input) = picker.get_untracked() {
+                            load_file(live, input.files().and_then(|files| files.item(0)));
+                            // The same file may be chosen again after a failure.
+                            input.set_value("");
+                        }
+                    }/></label>
+            <span class="muted">"or drop one here. It stays on this machine."</span>
+            <label class="sel right">"context "<select aria-label="Longest context" prop:value=move || live.context.get().to_string()
+                on:change=move |event| if let Ok(context) = event_target_value(&event).parse() { live.context.set(context) }>
+                {[512_u32, 1024, 2048, 4096, 8192].map(|n| view! { <option value=n.to_string() selected={n == live.context.get_untracked()}>{n}</option> }).collect_view()}
+            </select></label>
+        </div>
+    }
+}
+
+/// A failure with what to do about it.
+pub fn failure(failure: Failure) -> AnyView {
+    let kind = format!("{:?}", failure.kind);
+    view! {
+        <div class="note bad" role="alert" data-testid="failure" data-kind=kind><p><b>{failure.message}</b></p><p>{failure.advice}</p></div>
+    }
+    .into_any()
+}
+
+/// What to say where the browser offers no WebGPU at all.
+pub fn no_gpu() -> Option<AnyView> {
+    let navigator = window().navigator();
+    let there = js_sys::Reflect::get(&navigator, &"gpu".into()).is_ok_and(|gpu| gpu.is_object());
+    (!there).then(|| {
+        view! {
+            <div class="note bad" role="note" data-testid="no-webgpu"><p><b>"This browser offers no WebGPU, so no model can run here."</b></p>
+                <p>"A current Chrome or Edge, Safari 26 or Firefox 141 and later has it; it also needs https or localhost. Everything else on this page works without it."</p></div>
+        }
+        .into_any()
+    })
+}
+
+#[component]
+fn About() -> impl IntoView {
+    let live = page().live;
+    view! {
+        <div data-testid="model-status" aria-live="polite">{move || match live.model.get() {
+            Model::None => view! {
+                <h3>"No model loaded"</h3>
+                {no_gpu()}
+                {move || live.adapter.get().map(gpu)}
+            }.into_any(),
+            Model::Loading(name, progress) => loading(live, name, progress),
+            Model::Ready(info) => ready(live, *info),
+        }}</div>
+        {move || live.failure.get().map(failure)}
+    }
+}
+
+fn gpu(adapter: Adapter) -> AnyView {
+    let what = if adapter.software {
+        "a CPU emulating a GPU: slow"
+    } else {
+        "hardware"
+    };
+    view! { <p class="muted">"GPU: "<b>{adapter.name}</b>", "{what}", buffers up to "{words::bytes(adapter.max_binding)}"."</p> }.into_any()
+}
+
+fn loading(live: Live, name: String, progress: Progress) -> AnyView {
+    let Progress {
+        stage,
+        done,
+        total,
+        seconds,
+    } = progress;
+    let rate = if seconds > 0.2 { done as f64 / seconds } else { 0.0 };
+    let mut line = words::bytes(done);
+    if total > 0 {
+        line.push_str(&format!(" of {}", words::bytes(total)));
+    }
+    if rate > 0.0 && done > 0 {
+        line.push_str(&format!(", {}/s", words::bytes(rate as u64)));
+        if total > done {
+            line.push_str(&format!(", {} left", words::seconds((total - done) as f64 / rate)));
+        }
+    }
+    let share = if total > 0 { done as f64 * 100.0 / total as f64 } else { 0.0 };
+    view! {
+        <h3>"Loading: "{words::stage(stage)}</h3>
+        <p class="file mono" dir="ltr">{name}</p>
+        <div class="meter big" role="progressbar" aria-label="Model file" aria-valuemin="0" aria-valuemax="100" aria-valuenow=format!("{share:.0}")><i class="ge" style:width=format!("{share:.1}%")></i></div>
+        <div class="acts"><span class="mono num">{line}</span><button class="btn stop right" data-testid="load-stop" on:click=move |_| live.stop()>"Stop"</button></div>
+    }
+    .into_any()
+}
+
+fn ready(live: Live, info: ModelInfo) -> AnyView {
+    let types = info
+        .types
+        .iter()
+        .map(|(kind, count)| format!("{kind} × {count}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let licence = info.licence.unwrap_or_else(|| "not stated in the file".to_owned());
+    let template = if info.chat_template {
+        "its own chat template"
+    } else {
+        "no chat template: side B needs one"
+    };
+    let software = if info.adapter.software { ", a CPU emulating a GPU" } else { "" };
+    view! {
+        <h3><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span></h3>
+        <dl class="dl">
+            <dt>"licence"</dt><dd class="s">{licence}</dd>
+            <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
+            <dt>"memory"</dt><dd class="s">{words::bytes(info.weight_bytes)}" weights + "{words::bytes(info.cache_bytes)}" cache for "{info.context}" tokens on the GPU; "{words::bytes(info.wasm_bytes)}" in the worker"</dd>
+            <dt>"GPU"</dt><dd class="s">{info.adapter.name}{software}</dd>
+            <dt>"prompt"</dt><dd class="s">{template}", vocabulary of "{info.vocabulary}</dd>
+        </dl>
+        <div class="acts"><button class="btn" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></div>
+    }
+    .into_any()
+}
+
+#[component]
+fn Drawing() -> impl IntoView {
+    let live = page().live;
+    let off = move || live.greedy.get();
+    let max = move |event| {
+        if let Ok(n) = event_target_value(&event).parse::<u32>() {
+            live.max_tokens.set(n.clamp(1, 8192));
+        }
+    };
+    let seed = move |event| {
+        if let Ok(n) = event_target_value(&event).parse::<u32>() {
+            live.sampling.update(|s| s.seed = n.into());
+        }
+    };
+    view! {
+        <h3>"Sampling"<span class="muted">"both sides"</span><span class="right"><Switch label="Greedy" title="Always take the most probable token" value=live.greedy/></span></h3>
+        <div class="samp" class:off=off>
+            <Slider name="temperature" min=0.05 max=2.0 step=0.05 get=move |s| s.temperature.into() set=move |s, x| s.temperature = x as f32/>
+            <Slider name="top-k" min=0.0 max=200.0 step=1.0 get=move |s| s.top_k.into() set=move |s, x| s.top_k = x as u32/>
+            <Slider name="top-p" min=0.05 max=1.0 step=0.01 get=move |s| s.top_p.into() set=move |s, x| s.top_p = x as f32/>
+            <Slider name="min-p" min=0.0 max=0.5 step=0.01 get=move |s| s.min_p.into() set=move |s, x| s.min_p = x as f32/>
+        </div>
+        <div class="pair">
+            <label>"seed "<input class="field" type="number" min="0" max="4294967295" data-testid="seed" disabled=off prop:value=move || live.sampling.read().seed.to_string() on:change=seed/></label>
+            <label>"max new "<input class="field" type="number" min="1" max="8192" data-testid="max-tokens" prop:value=move || live.max_tokens.get().to_string() on:change=max/></label>
+        </div>
+    }
+}
+
+#[component]
+fn Slider<G, S>(
+    name: &'static str,
+    min: f64,
+    max: f64,
+    step: f64,
+    get: G,
+    set: S,
+) -> impl IntoView
+where
+    G: Fn(&engine::protocol::Sampling) -> f64 + Copy + Send + Sync + 'static,
+    S: Fn(&mut engine::protocol::Sampling, f64) + Copy + Send + Sync + 'static,
+{
+    let live = page().live;
+    let value = move || get(&live.sampling.read());
+    let shown = move || {
+        let value = value();
+        match name {
+            "top-k" if value == 0.0 => "all".to_owned(),
+            "top-k" => format!("{value:.0}"),
+            _ => format!("{value:.2}"),
+        }
+    };
+    let id = format!("draw-{name}");
+    view! {
+        <label for=id.clone()>{name}</label>
+        <input id=id type="range" data-testid=name min=min max=max step=step disabled=move || live.greedy.get() prop:value=move || value().to_string()
+            on:input=move |event| if let Ok(x) = event_target_value(&event).parse() { live.sampling.update(|s| set(s, x)) }/>
+        <output>{shown}</output>
+    }
+}

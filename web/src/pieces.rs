@@ -1,0 +1,102 @@
+//! Making whitespace visible: a piece of text cut into plain runs and marks.
+
+/// A part of a piece of text as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Shown as it is.
+    Plain(String),
+    /// Whitespace or a control character, shown by its mark.
+    Mark(String),
+}
+
+/// The mark of a character that would not be seen, if it is one.
+fn mark(c: char) -> Option<String> {
+    Some(match c {
+        ' ' => "·".into(),
+        '\n' => "↵".into(),
+        '\t' => "⇥".into(),
+        '\r' => "␍".into(),
+        '\u{a0}' => "⍽".into(),
+        // Control and format characters (joiners, direction marks, the byte order mark) act on
+        // their surroundings; their number shows them and keeps them from acting.
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => {
+            format!("U+{:04X}", u32::from(c))
+        }
+        _ => return None,
+    })
+}
+
+/// Cuts text into runs of plain characters and runs of marks.
+pub fn parts(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for c in text.chars() {
+        match (mark(c), parts.last_mut()) {
+            (Some(m), Some(Part::Mark(last))) => last.push_str(&m),
+            (Some(m), _) => parts.push(Part::Mark(m)),
+            (None, Some(Part::Plain(last))) => last.push(c),
+            (None, _) => parts.push(Part::Plain(c.into())),
+        }
+    }
+    parts
+}
+
+/// Bytes in hexadecimal, as `20 7B 22`.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The first `limit` characters of a text on one line, with `…` when something was left off.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let mut line: String = text
+        .chars()
+        .take(limit)
+        .map(|c| if c == '\n' { '↵' } else { c })
+        .collect();
+    if text.chars().nth(limit).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// Characters before a byte position (which must be a character boundary or past the end).
+pub fn chars_before(text: &str, byte: usize) -> usize {
+    text.char_indices().take_while(|(at, _)| *at < byte).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whitespace_becomes_marks_and_the_rest_stays() {
+        assert_eq!(
+            parts(" a\n\n\tb"),
+            [
+                Part::Mark("·".into()),
+                Part::Plain("a".into()),
+                Part::Mark("↵↵⇥".into()),
+                Part::Plain("b".into())
+            ]
+        );
+        assert_eq!(parts(""), []);
+    }
+
+    #[test]
+    fn direction_marks_cannot_act() {
+        assert_eq!(parts("\u{202e}"), [Part::Mark("U+202E".into())]);
+        assert_eq!(parts("ש"), [Part::Plain("ש".into())]);
+    }
+
+    #[test]
+    fn positions_count_characters() {
+        assert_eq!(chars_before("aé€b", 6), 3);
+        assert_eq!(chars_before("abc", 0), 0);
+        assert_eq!(one_line("a\nbc", 3), "a↵b…");
+        assert_eq!(hex(&[0x20, 0x7b]), "20 7B");
+    }
+}

@@ -1,0 +1,104 @@
+//! The masthead: name, sample, engine, help, theme.
+
+use crate::live::Model;
+use crate::state::page;
+use leptos::prelude::*;
+
+/// Where the chosen theme is kept.
+const KEPT: &str = "theme";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Theme {
+    System,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Self::System => Self::Light,
+            Self::Light => Self::Dark,
+            Self::Dark => Self::System,
+        }
+    }
+
+    fn kept() -> Self {
+        let kept = window()
+            .local_storage()
+            .ok()
+            .flatten()
+            .and_then(|storage| storage.get_item(KEPT).ok().flatten());
+        match kept.as_deref() {
+            Some("light") => Self::Light,
+            Some("dark") => Self::Dark,
+            _ => Self::System,
+        }
+    }
+
+    /// Where storage is refused the theme lasts as long as the page.
+    fn apply(self) {
+        let storage = window().local_storage().ok().flatten();
+        if let Some(root) = document().document_element() {
+            let _ = match self {
+                Self::System => root.remove_attribute("data-theme"),
+                _ => root.set_attribute("data-theme", self.name()),
+            };
+        }
+        if let Some(storage) = storage {
+            let _ = match self {
+                Self::System => storage.remove_item(KEPT),
+                _ => storage.set_item(KEPT, self.name()),
+            };
+        }
+    }
+}
+
+/// The masthead.
+#[component]
+pub fn Top() -> impl IntoView {
+    let page = page();
+    let theme = RwSignal::new(Theme::kept());
+    let turn = move |_| {
+        theme.update(|theme| *theme = theme.next());
+        theme.get_untracked().apply();
+    };
+    let options = move || {
+        page.samples
+            .get()
+            .into_iter()
+            .enumerate()
+            .map(|(at, sample)| view! { <option value=at.to_string() selected=move || page.sample.get() == at>{sample.title}</option> })
+            .collect_view()
+    };
+    let engine = move || {
+        let going = page.live.going();
+        match (&*page.live.model.read(), going) {
+            (Model::Ready(info), Some(side)) => (true, true, format!("{}, side {} running", info.name, side.plate())),
+            (Model::Ready(info), None) => (true, false, format!("{} ready", info.name)),
+            (Model::Loading(..), _) => (false, true, "loading a model".to_owned()),
+            (Model::None, _) => (false, false, "no model loaded".to_owned()),
+        }
+    };
+    view! {
+        <header class="top">
+            <a class="brand" href="./">"AgenticML "<span>"Playground"</span></a>
+            <label class="sel sample"><span class="muted">"Sample"</span><select aria-label="Sample" data-testid="sample"
+                on:change=move |event| if let Ok(at) = event_target_value(&event).parse() { crate::samples::open(page, at) }>{options}</select></label>
+            <span class="right state wide" class:run=move || engine().1>{move || engine().0.then(|| view! { <span class="dot"></span> })}{move || engine().2}</span>
+            <button class="btn quiet" aria-label="Keys and looks" title="Keys and looks (?)" data-testid="help" on:click=move |_| page.help.set(true)><b class="qm">"?"</b></button>
+            <button class="btn quiet theme" data-testid="theme" aria-label=move || format!("Theme: {}", theme.get().name()) title=move || format!("Theme: {}", theme.get().name()) on:click=turn>
+                <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true"><circle cx="7" cy="7" r="5.8" fill="none" stroke="currentColor" stroke-width="1.4"/>
+                    <path d=move || match theme.get() { Theme::System => "M7 1.2a5.8 5.8 0 0 1 0 11.6z", Theme::Light => "M7 4.2a2.8 2.8 0 1 1 0 5.6a2.8 2.8 0 1 1 0-5.6z", Theme::Dark => "M7 1.2a5.8 5.8 0 1 1 0 11.6a5.8 5.8 0 1 1 0-11.6z" } fill="currentColor"/></svg>
+            </button>
+        </header>
+    }
+}

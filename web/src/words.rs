@@ -1,0 +1,132 @@
+//! Figures in words: counts, shares, bytes, durations, signed differences.
+
+use engine::protocol::{Stage, StopReason};
+
+/// `1 token`, `2 tokens`.
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{n} {noun}s")
+    }
+}
+
+/// A difference with its sign; the minus is the typographic one.
+pub fn signed(n: i64) -> String {
+    match n {
+        0 => "0".into(),
+        1.. => format!("+{n}"),
+        _ => format!("−{}", n.unsigned_abs()),
+    }
+}
+
+/// A share in whole per cent; empty when there is nothing to share.
+pub fn share(part: usize, whole: usize) -> String {
+    if whole == 0 {
+        return String::new();
+    }
+    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// Bytes in the unit that keeps them short, in powers of ten.
+pub fn bytes(n: u64) -> String {
+    let n = n as f64;
+    match n {
+        ..1e3 => format!("{n:.0} B"),
+        ..1e6 => format!("{:.0} kB", n / 1e3),
+        ..1e8 => format!("{:.1} MB", n / 1e6),
+        ..1e9 => format!("{:.0} MB", n / 1e6),
+        _ => format!("{:.2} GB", n / 1e9),
+    }
+}
+
+/// A span of time in the unit that keeps it short.
+pub fn seconds(s: f64) -> String {
+    match s {
+        ..1.0 => format!("{:.0} ms", s * 1e3),
+        ..10.0 => format!("{s:.1} s"),
+        ..90.0 => format!("{s:.0} s"),
+        _ => format!("{:.0} min", s / 60.0),
+    }
+}
+
+/// A large count as `134.5 M`.
+pub fn large(n: u64) -> String {
+    let n = n as f64;
+    match n {
+        ..1e4 => format!("{n:.0}"),
+        ..1e6 => format!("{:.1} k", n / 1e3),
+        ..1e9 => format!("{:.1} M", n / 1e6),
+        _ => format!("{:.2} B", n / 1e9),
+    }
+}
+
+/// What a load is doing.
+pub fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Device => "setting up the GPU",
+        Stage::Header => "reading the header",
+        Stage::Weights => "reading weights",
+        Stage::Kernels => "compiling kernels",
+    }
+}
+
+/// Why a generation ended.
+pub fn stop_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::StopToken => "The model ended its turn.",
+        StopReason::MaxTokens => "The limit of new tokens was reached.",
+        StopReason::ContextFull => "The context is full.",
+        StopReason::Stopped => "Stopped by you.",
+    }
+}
+
+/// What the costs of two sides amount to, in one sentence: the bold part and the rest.
+/// `structure` counts markers, headers, turn ends and template text; the remainder is payload.
+pub fn cost_sentence(
+    (a_tokens, a_structure): (usize, usize),
+    (b_tokens, b_structure): (usize, usize),
+) -> (String, String) {
+    let difference = b_tokens as i64 - a_tokens as i64;
+    let structure = b_structure as i64 - a_structure as i64;
+    let head = match difference {
+        0 => "the same".to_owned(),
+        1.. => format!("{difference} more"),
+        _ => format!("{} fewer", difference.unsigned_abs()),
+    };
+    let tail = format!(
+        "{} structure and template, {} payload",
+        signed(structure),
+        signed(difference - structure)
+    );
+    (head, tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_adds_up() {
+        assert_eq!(
+            cost_sentence((121, 9), (156, 48)),
+            (
+                "35 more".into(),
+                "+39 structure and template, −4 payload".into()
+            )
+        );
+        assert_eq!(cost_sentence((5, 1), (5, 1)).0, "the same");
+        assert_eq!(cost_sentence((5, 1), (3, 1)).0, "2 fewer");
+    }
+
+    #[test]
+    fn units() {
+        assert_eq!(bytes(98_000_000), "98.0 MB");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(seconds(0.212), "212 ms");
+        assert_eq!(seconds(125.0), "2 min");
+        assert_eq!(large(134_515_008), "134.5 M");
+        assert_eq!(share(44, 121), "36 %");
+        assert_eq!(count(1, "frame"), "1 frame");
+    }
+}
