@@ -11,7 +11,8 @@ pub enum View {
     /// As the model sees them: `<|reserved_special_token_6|>`. This is the wire.
     #[default]
     Reserved,
-    /// As people read them: `<|action|>`.
+    /// As people read them: `<|action|>`. Reserved tokens that content spells are shown so too, as the
+    /// reference does.
     Markers,
 }
 
@@ -29,6 +30,16 @@ pub enum RenderError {
         /// Its kind.
         kind: FrameKind,
     },
+}
+
+impl RenderError {
+    /// The exception that the reference raises (with transformers 5).
+    pub fn python_class(&self) -> &'static str {
+        match self {
+            Self::Empty => "ValueError",
+            Self::NullPayload { .. } => "TypeError",
+        }
+    }
 }
 
 /// Writes a trajectory.
@@ -66,6 +77,10 @@ pub fn render(trajectory: &Trajectory, view: View) -> Result<Rendering, RenderEr
             SegmentKind::Special,
             Role::Structure,
         ));
+        let payload = match view {
+            View::Reserved => payload,
+            View::Markers => reserved_to_markers(&payload),
+        };
         if !payload.is_empty() {
             segments.push(segment(payload, SegmentKind::Text, Role::Content));
         }
@@ -85,4 +100,30 @@ fn payload_text(frame: &Frame) -> Option<String> {
             String::new()
         }),
     }
+}
+
+/// Replaces every reserved token that a frame kind claims by the kind's alias, wherever it stands.
+pub fn reserved_to_markers(text: &str) -> String {
+    const OPENING: &str = "<|reserved_special_token_";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPENING) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        match FrameKind::ALL
+            .into_iter()
+            .find(|kind| from.starts_with(kind.reserved()))
+        {
+            Some(kind) => {
+                out.push_str(kind.alias());
+                rest = &from[kind.reserved().len()..];
+            }
+            None => {
+                out.push_str(OPENING);
+                rest = &from[OPENING.len()..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }

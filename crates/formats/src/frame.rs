@@ -285,3 +285,14 @@ pub enum FrameError {
     #[error(transparent)]
     Json(#[from] crate::json::JsonError),
 }
+
+impl FrameError {
+    /// The exception that the reference raises.
+    pub fn python_class(&self) -> &'static str {
+        match self {
+            Self::TypeNotText(_) => "AttributeError",
+            Self::NoFrames => "TypeError",
+            Self::MissingType(_) | Self::UnknownType(_) | Self::Json(_) => "ValueError",
+        }
+    }
+}

@@ -61,8 +61,8 @@ impl Message {
                 let function = call.get("function")?.as_object()?;
                 Some(ToolCall {
                     id: call.get("id").and_then(Value::as_str),
-                    name: function.get("name").unwrap_or(&Value::Null),
-                    arguments: function.get("arguments").unwrap_or(&Value::Null),
+                    name: function.get("name"),
+                    arguments: function.get("arguments"),
                 })
             })
             .collect()
@@ -84,16 +84,17 @@ impl Message {
 pub struct ToolCall<'a> {
     /// Its id, when it has one.
     pub id: Option<&'a str>,
-    /// The tool's name; text unless the frame said otherwise.
-    pub name: &'a Value,
-    /// The arguments: a JSON string as the reference's bridge writes them, or an object.
-    pub arguments: &'a Value,
+    /// The tool's name, when there; text unless the frame said otherwise.
+    pub name: Option<&'a Value>,
+    /// The arguments, when there: JSON within a string as the bridge writes them, or an object.
+    pub arguments: Option<&'a Value>,
 }
 
 /// A byte range of a message's text content and the frame that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentSpan {
-    /// Bytes of the content string.
+    /// Bytes of the content string. Empty where the content is not text; the whole of it is then this
+    /// frame's.
     pub range: Range<usize>,
     /// Index of the frame.
     pub frame: usize,

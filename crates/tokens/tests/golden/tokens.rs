@@ -1,47 +1,9 @@
 //! The golden token cases: ids, labels, decoded text.
 
-mod common;
-
-use common::tokenizer;
+use crate::common::{cases, field, ids, numbers, tokenizer, with_label};
 use formats::Trajectory;
 use formats::agenticml::{self, View};
-use formats::json::{Value, loads};
 use tokens::{Arm, Policy, labels, view};
-
-fn cases(file: &str) -> Vec<Value> {
-    let file = loads(&common::golden(file)).expect("golden files are JSON");
-    file.get("cases")
-        .and_then(Value::as_array)
-        .expect("cases")
-        .to_vec()
-}
-
-fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
-    value.get(key).unwrap_or(&Value::Null)
-}
-
-fn numbers(value: &Value) -> Vec<i64> {
-    value
-        .as_array()
-        .expect("a list of numbers")
-        .iter()
-        .map(|n| match n {
-            Value::Int(n) => n.as_i64().expect("small"),
-            other => panic!("{other:?} is no integer"),
-        })
-        .collect()
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    numbers(value).into_iter().map(|id| id as u32).collect()
-}
-
-fn with_label(ids: &[u32], trained: &[bool]) -> Vec<i64> {
-    ids.iter()
-        .zip(trained)
-        .map(|(id, trained)| if *trained { i64::from(*id) } else { -100 })
-        .collect()
-}
 
 #[test]
 fn tokens() {

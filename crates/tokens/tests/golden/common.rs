@@ -1,5 +1,6 @@
-//! What the tests of this crate share: the tokenizer and the golden files.
+//! The tokenizer and the golden files.
 
+use formats::json::{Value, loads};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use tokens::Llama3Tokenizer;
@@ -9,8 +10,7 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The text of a golden file.
-pub fn golden(name: &str) -> String {
+fn golden(name: &str) -> String {
     let path = root().join("tests/golden").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
@@ -35,4 +35,44 @@ pub fn compact() -> Vec<u8> {
 pub fn tokenizer() -> &'static Llama3Tokenizer {
     static TOKENIZER: OnceLock<Llama3Tokenizer> = OnceLock::new();
     TOKENIZER.get_or_init(|| Llama3Tokenizer::from_compact(&compact()).expect("own asset loads"))
+}
+
+/// The cases of a golden file.
+pub fn cases(file: &str) -> Vec<Value> {
+    let file = loads(&golden(file)).expect("golden files are JSON");
+    file.get("cases")
+        .and_then(Value::as_array)
+        .expect("cases")
+        .to_vec()
+}
+
+/// A member, null when missing.
+pub fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
+    value.get(key).unwrap_or(&Value::Null)
+}
+
+/// A list of small integers.
+pub fn numbers(value: &Value) -> Vec<i64> {
+    value
+        .as_array()
+        .expect("a list of numbers")
+        .iter()
+        .map(|n| match n {
+            Value::Int(n) => n.as_i64().expect("small"),
+            other => panic!("{other:?} is no integer"),
+        })
+        .collect()
+}
+
+/// A list of ids.
+pub fn ids(value: &Value) -> Vec<u32> {
+    numbers(value).into_iter().map(|id| id as u32).collect()
+}
+
+/// Labels as the golden files write them.
+pub fn with_label(ids: &[u32], trained: &[bool]) -> Vec<i64> {
+    ids.iter()
+        .zip(trained)
+        .map(|(id, trained)| if *trained { i64::from(*id) } else { -100 })
+        .collect()
 }

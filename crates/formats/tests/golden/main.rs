@@ -1,0 +1,6 @@
+//! Runs the golden files that need no tokenizer.
+
+mod bridge;
+mod chatml;
+mod common;
+mod render;

@@ -1,0 +1,6 @@
+//! Runs the golden files that need the Llama 3.1 tokenizer, and checks the views built on it.
+
+mod chatml;
+mod common;
+mod sample;
+mod tokens;
