@@ -3,4 +3,5 @@
 mod bridge;
 mod chatml;
 mod common;
+mod properties;
 mod render;

@@ -2,5 +2,6 @@
 
 mod chatml;
 mod common;
+mod properties;
 mod sample;
 mod tokens;
