@@ -1,6 +1,7 @@
 //! Tokenizers, encoding with provenance, and label masks.
 
 mod classes;
+pub mod gguf;
 mod llama3;
 mod view;
 
