@@ -47,14 +47,21 @@ pub enum Step {
     Browser,
 }
 
-/// Packages whose tests are built together: one set of features, so that nothing is compiled twice.
-const LIGHT: [&str; 4] = ["formats", "tokens", "weights", "xtask"];
+/// Packages that use burn. Their tests are always built together: one set of features, so that burn is
+/// compiled once.
 const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
 
 impl Step {
     fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn is_light(self) -> bool {
+        matches!(
+            self,
+            Self::Formats | Self::Tokens | Self::Weights | Self::Xtask
+        )
     }
 
     fn uses_gpu(self) -> bool {
@@ -108,9 +115,15 @@ pub fn run(project: &Project, only: &[Step], rest: &[String]) -> Result<()> {
     {
         setup::test_tools()?;
     }
+    let light = steps
+        .iter()
+        .filter(|step| step.is_light())
+        .map(|step| step.name())
+        .collect();
     let mut suite = Suite {
         project,
         rest,
+        light,
         programs: BTreeMap::new(),
         model: None,
     };
@@ -163,6 +176,8 @@ pub fn run(project: &Project, only: &[Step], rest: &[String]) -> Result<()> {
 struct Suite<'a> {
     project: &'a Project,
     rest: &'a [String],
+    /// The asked-for packages without burn; their tests are built together.
+    light: Vec<String>,
     /// Test programs by package, once built.
     programs: BTreeMap<String, Vec<PathBuf>>,
     model: Option<PathBuf>,
@@ -173,9 +188,12 @@ impl Suite<'_> {
         match step {
             Step::Fmt => self.check(&[&["fmt", "--all", "--check"]]),
             Step::Formats | Step::Tokens | Step::Weights | Step::Xtask => {
-                self.package(&step.name(), &LIGHT)
+                let group = self.light.clone();
+                self.package(&step.name(), &group)
             }
-            Step::Llama | Step::Engine | Step::Cli => self.package(&step.name(), &HEAVY),
+            Step::Llama | Step::Engine | Step::Cli => {
+                self.package(&step.name(), &HEAVY.map(str::to_owned))
+            }
             Step::Docs => self.docs(),
             Step::PageLints => self.check(&[&clippy("page")]),
             Step::Clippy => {
@@ -217,7 +235,7 @@ impl Suite<'_> {
     }
 
     /// Runs the test programs of a package, which is built together with its group.
-    fn package(&mut self, package: &str, group: &[&str]) -> Result<Count> {
+    fn package(&mut self, package: &str, group: &[String]) -> Result<Count> {
         if !self.programs.contains_key(package) {
             self.build(group)?;
         }
@@ -236,7 +254,7 @@ impl Suite<'_> {
         Ok(total)
     }
 
-    fn build(&mut self, group: &[&str]) -> Result<()> {
+    fn build(&mut self, group: &[String]) -> Result<()> {
         let mut cargo = process::cargo(self.project);
         cargo.args([
             "test",
@@ -245,11 +263,15 @@ impl Suite<'_> {
             "--message-format",
             "json-render-diagnostics",
         ]);
-        cargo.args(group.iter().flat_map(|package| ["--package", package]));
+        cargo.args(
+            group
+                .iter()
+                .flat_map(|package| ["--package", package.as_str()]),
+        );
         process::say(&cargo);
         let mut programs = group
             .iter()
-            .map(|name| ((*name).to_owned(), Vec::new()))
+            .map(|name| (name.clone(), Vec::new()))
             .collect::<BTreeMap<_, _>>();
         let built = process::lines(&mut cargo, |line| {
             let Ok(message) = serde_json::from_str::<Value>(line) else {
@@ -298,7 +320,7 @@ impl Suite<'_> {
             }
         };
         if let Some(model) = &self.model {
-            set("PLAYGROUND_TEST_MODEL", model);
+            set("PLAYGROUND_SMOLLM2", model);
         }
         if let Some(driver) = setup::vulkan_driver() {
             set("VK_ICD_FILENAMES", &driver);
@@ -331,7 +353,6 @@ impl Suite<'_> {
         tests
             .arg("test")
             .args(["--config", "tests/browser/playwright.config.js"]);
-        tests.env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report);
         if engine == Engine::Left {
             tests.args(["--grep-invert", "@engine"]);
         }
@@ -382,6 +403,7 @@ fn playwright(project: &Project, site: &Path, results: &Path) -> Result<Command>
         .arg(project.npm("@playwright/test/cli.js"))
         .env("PLAYGROUND_URL", format!("http://{address}"))
         .env("PLAYGROUND_CHROMIUM", browser)
+        .env("PLAYGROUND_MODELS", &models)
         .env("PLAYGROUND_RESULTS", results);
     Ok(command)
 }

@@ -1,0 +1,69 @@
+// The page as a person uses it. Scripts read the attributes that carry what people see.
+import { expect } from "@playwright/test";
+import { Live } from "./live.js";
+import { ModelPanel } from "./model.js";
+
+export const SIDES = ["agenticml", "chatml"];
+
+export class Playground {
+  constructor(page, site) {
+    this.page = page;
+    this.site = site;
+    this.model = new ModelPanel(page);
+  }
+
+  /** Opens the page and waits for the tokens of both sides. */
+  async open() {
+    await this.page.goto(this.site);
+    for (const side of SIDES) await expect(this.chips(side).first()).toBeAttached();
+  }
+
+  live(side) {
+    return new Live(this.page, side);
+  }
+
+  tab(side, view) {
+    return this.page.getByTestId(`${view}-tab-${side}`);
+  }
+
+  /** The part of the rows that belongs to a side. */
+  rows(side) {
+    return this.page.locator(`.rows .cell[data-side="${side}"]`);
+  }
+
+  /** All token chips of a side, in the order of its wire. */
+  chips(side) {
+    return this.rows(side).locator("[data-token-id]");
+  }
+
+  /** What the chips say. */
+  tokens(side) {
+    return this.chips(side).evaluateAll((chips) =>
+      chips.map(({ dataset }) => ({
+        id: Number(dataset.tokenId),
+        label: Number(dataset.label),
+        owner: dataset.owner,
+        piece: dataset.piece,
+      })),
+    );
+  }
+
+  /** The shown counts. */
+  async counts(side) {
+    const shown = this.page.getByTestId(`counts-${side}`);
+    return {
+      tokens: Number(await shown.getByTestId("count-tokens").textContent()),
+      trained: Number(await shown.getByTestId("count-trained").textContent()),
+    };
+  }
+
+  /** The card of a frame in the editor. */
+  card(frame) {
+    return this.page.locator(`.editor-list [data-frame="${frame}"]`).first();
+  }
+
+  /** Spans of a frame on a side that are lit up. */
+  lit(side, frame) {
+    return this.rows(side).locator(`.lk[data-frame="${frame}"]`);
+  }
+}
