@@ -5,6 +5,10 @@ use crate::json::{self, Value};
 use crate::python;
 use crate::render::{Rendering, Role, Segment, SegmentKind};
 
+mod parse;
+
+pub use parse::{ParseError, ParsedFrame, PayloadError, Reading, parse, read_payload};
+
 /// How markers are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {

@@ -13,8 +13,22 @@ pub mod json;
 mod message;
 pub mod python;
 mod render;
+pub mod validate;
 
 pub use frame::{Frame, FrameError, FrameKind, Owner, Payload, Trajectory};
 pub use json::Value;
 pub use message::{ContentSpan, Conversation, Message, MessageError, Origin, ToolCall};
 pub use render::{Rendering, Role, Segment, SegmentKind};
+
+/// What to do where the reference is unsafe or loses data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Text stays text, and what cannot be read is a typed error in its place. Equal to
+    /// [`Policy::Reference`] wherever the reference is neither unsafe nor fails.
+    #[default]
+    Safe,
+    /// As the reference does, to the last id: text that spells a special token becomes that token (and
+    /// may move the loss mask), and unreadable data can fail the whole input. The published models were
+    /// trained on these ids.
+    Reference,
+}

@@ -207,6 +207,58 @@ pub(crate) fn write_float(value: f64, out: &mut String) {
     }
 }
 
+/// Python's `float(text)`; `None` where it raises. Beside ASCII numbers it takes decimal digits of any
+/// script, single underscores between digits, and `inf`, `infinity` and `nan` in any case.
+pub fn parse_float(text: &str) -> Option<f64> {
+    let mut ascii = String::with_capacity(text.len());
+    for c in strip(text).chars() {
+        ascii.push(match decimal_digit(c) {
+            Some(digit) => digit,
+            None if c.is_ascii() => c.to_ascii_lowercase(),
+            None => return None,
+        });
+    }
+    let bytes = ascii.as_bytes();
+    let digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(|byte| byte.is_ascii_digit())
+    };
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte == b'_' && !(digit(at.checked_sub(1)) && digit(at.checked_add(1))) {
+            return None;
+        }
+    }
+    let plain = ascii.replace('_', "");
+    let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
+    let known = matches!(unsigned, "inf" | "infinity" | "nan")
+        || unsigned.starts_with(|c: char| c == '.' || c.is_ascii_digit());
+    // Rust's grammar for what begins with a digit or point is Python's.
+    if known { plain.parse().ok() } else { None }
+}
+
+/// The ASCII digit with the value of a decimal digit of any script.
+fn decimal_digit(c: char) -> Option<char> {
+    if c.is_ascii() {
+        return c.is_ascii_digit().then_some(c);
+    }
+    let code = u32::from(c);
+    let behind = ZEROS.partition_point(|&zero| zero <= code);
+    let value = code - ZEROS.get(behind.checked_sub(1)?)?;
+    char::from_digit(value, 10)
+}
+
+/// The zeros of Unicode 14 (Python 3.11) beyond ASCII; each is followed by its one to nine.
+#[rustfmt::skip]
+const ZEROS: [u32; 65] = [
+    0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66,
+    0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810,
+    0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0,
+    0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10, 0x104a0, 0x10d30, 0x11066, 0x110f0,
+    0x11136, 0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x11730, 0x118e0, 0x11950,
+    0x11c50, 0x11d50, 0x11da0, 0x16a60, 0x16ac0, 0x16b50, 0x1d7ce, 0x1d7d8, 0x1d7e2, 0x1d7ec,
+    0x1d7f6, 0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +280,32 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
         ] {
             assert_eq!(float_repr(value), text);
+        }
+    }
+
+    #[test]
+    fn floats_read_as_python_reads_them() {
+        for (text, value) in [
+            ("1_000", Some(1000.0)),
+            ("1__0", None),
+            ("_1", None),
+            ("1_", None),
+            ("1.", Some(1.0)),
+            (".5", Some(0.5)),
+            (".", None),
+            ("1e", None),
+            ("-iNf", Some(f64::NEG_INFINITY)),
+            ("+infinity", Some(f64::INFINITY)),
+            ("infin", None),
+            ("0x10", None),
+            ("1e400", Some(f64::INFINITY)),
+            ("\u{661}\u{662}", Some(12.0)),
+            ("\u{ff11}\u{ff0e}5", None),
+            ("½", None),
+            ("+-1", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_float(text), value, "{text}");
         }
     }
 

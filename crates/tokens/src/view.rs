@@ -2,7 +2,7 @@
 
 use crate::Llama3Tokenizer;
 use crate::llama3::Found;
-use formats::{FrameKind, Owner, Rendering, Role, SegmentKind};
+use formats::{FrameKind, Owner, Policy, Rendering, Role, SegmentKind};
 use std::ops::Range;
 
 /// Which format's mask rule applies.
@@ -12,18 +12,6 @@ pub enum Arm {
     AgenticMl,
     /// The Llama 3.1 Instruct layout.
     ChatMl,
-}
-
-/// What to do with text that spells a special token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// Text stays text: only special segments become special tokens. Equal to [`Policy::Reference`]
-    /// whenever no text spells a special token.
-    #[default]
-    Safe,
-    /// The whole wire is encoded at once, so that spelt special tokens become real ones and may move
-    /// the mask. These are the ids the published models were trained on.
-    Reference,
 }
 
 /// One token of a wire.
@@ -150,6 +138,11 @@ impl TokenView {
 }
 
 /// Encodes a rendering and labels its tokens by the arm's mask rule.
+///
+/// [`Policy::Safe`] makes special tokens of special segments alone; text is encoded as text, and the
+/// tokens that spell a special token are marked as forged. [`Policy::Reference`] encodes the whole wire
+/// at once, so that a spelt special token becomes a real one, marked as forged too. Where nothing is
+/// forged, both give the same tokens.
 ///
 /// The tokens' bytes put together are the wire, whatever the policy.
 pub fn view(

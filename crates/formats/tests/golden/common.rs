@@ -3,13 +3,18 @@
 use formats::json::{Value, loads};
 use std::path::PathBuf;
 
-/// The cases of a golden file.
-pub fn cases(name: &str) -> Vec<Value> {
+/// A golden file.
+pub fn file(name: &str) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/golden")
         .join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let file = loads(&text).expect("golden files are JSON");
+    loads(&text).expect("golden files are JSON")
+}
+
+/// The cases of a golden file.
+pub fn cases(name: &str) -> Vec<Value> {
+    let file = file(name);
     let cases = field(&file, "cases").as_array().expect("cases");
     cases.to_vec()
 }

@@ -3,5 +3,7 @@
 mod bridge;
 mod chatml;
 mod common;
+mod parse;
 mod properties;
 mod render;
+mod validate;
