@@ -1,14 +1,18 @@
 //! The bridge between frames and chat messages.
 
 use crate::frame::{FrameKind, Trajectory};
-use crate::json::{self, Object, Value};
+use crate::json::{self, JsonError, JsonErrorKind, Object, Value};
 use crate::message::{ContentSpan, Conversation, Message, Origin};
 use crate::python;
+
+mod frames;
+
+pub use frames::{frames, name_and_arguments};
 
 /// Tools whose call ends a run and becomes plain assistant text.
 pub const TERMINAL_TOOLS: [&str; 2] = ["answer", "fail"];
 
-/// Why frames cannot be turned into messages. The texts are the reference's.
+/// Why frames cannot be turned into messages, or messages into frames. The texts are the reference's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BridgeError {
     /// The input is not a list of objects.
@@ -17,13 +21,39 @@ pub enum BridgeError {
     /// A frame lacks this key (only for [`messages_from_json`]).
     #[error("'{0}'")]
     MissingKey(&'static str),
-    /// An action's `tool` is a list or object; carries Python's name of the type.
+    /// An action's `tool`, or a key, is a list or object; carries Python's name of the type.
     #[error("unhashable type: '{0}'")]
     ToolNotHashable(&'static str),
     /// An answer's text is not text, and there is reasoning to put before it; carries Python's name
     /// of the type.
     #[error("can only concatenate str (not \"{0}\") to str")]
     TextNotText(&'static str),
+    /// Arguments within a string are not JSON.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// Arguments within a string are JSON, but no object; carries Python's name of the type.
+    #[error("'{0}' object is not a mapping")]
+    NotAMapping(&'static str),
+    /// Arguments are a bare scalar; carries Python's name of the type.
+    #[error("'{0}' object is not iterable")]
+    NotIterable(&'static str),
+    /// Arguments are a list with a scalar in it; carries its index.
+    #[error("cannot convert dictionary update sequence element #{0} to a sequence")]
+    NotASequence(usize),
+    /// Arguments are a list whose entries are not pairs.
+    #[error("dictionary update sequence element #{index} has length {length}; 2 is required")]
+    NotAPair {
+        /// Index of the entry.
+        index: usize,
+        /// Its length.
+        length: usize,
+    },
+    /// A tool's result is a bare scalar; carries Python's name of the type.
+    #[error("argument of type '{0}' is not iterable")]
+    NotAContainer(&'static str),
+    /// A call has no name.
+    #[error("tool call missing name")]
+    NoName,
 }
 
 impl BridgeError {
@@ -31,7 +61,13 @@ impl BridgeError {
     pub fn python_class(&self) -> &'static str {
         match self {
             Self::MissingKey(_) => "KeyError",
-            Self::NotFrames | Self::ToolNotHashable(_) | Self::TextNotText(_) => "TypeError",
+            Self::Json(error) => match error.kind {
+                JsonErrorKind::TooDeep => "RecursionError",
+                JsonErrorKind::TooManyDigits(_) => "ValueError",
+                _ => "JSONDecodeError",
+            },
+            Self::NotAPair { .. } | Self::NoName => "ValueError",
+            _ => "TypeError",
         }
     }
 }

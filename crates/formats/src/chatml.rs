@@ -1,10 +1,16 @@
-//! The Llama 3.1 Instruct layout: what its chat template writes.
+//! The Llama 3.1 Instruct layout: what its chat template writes, and how a reply is read.
 
 use crate::frame::{FrameKind, Owner};
 use crate::json::{self, Style, Value};
 use crate::message::{ContentSpan, Conversation, Message, Origin, ToolCall};
 use crate::python;
 use crate::render::{Rendering, Role, Segment, SegmentKind};
+
+mod generation;
+mod inject;
+
+pub use generation::{Generation, GenerationError, bare_call, read_generation, strip_tokens};
+pub use inject::inject_tool_schemas;
 
 /// The date that the template falls back to.
 pub const DEFAULT_DATE: &str = "26 Jul 2024";

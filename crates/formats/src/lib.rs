@@ -8,13 +8,18 @@
 pub mod agenticml;
 pub mod bridge;
 pub mod chatml;
+mod either;
 mod frame;
 pub mod json;
 mod message;
 pub mod python;
 mod render;
+pub mod schema;
+#[cfg(feature = "jinja")]
+pub mod template;
 pub mod validate;
 
+pub use either::{Either, looks_like, read_any};
 pub use frame::{Frame, FrameError, FrameKind, Owner, Payload, Trajectory};
 pub use json::Value;
 pub use message::{ContentSpan, Conversation, Message, MessageError, Origin, ToolCall};

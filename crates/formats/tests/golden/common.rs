@@ -1,6 +1,6 @@
 //! Reading golden files.
 
-use formats::json::{Value, loads};
+use formats::json::{Object, Value, loads};
 use std::path::PathBuf;
 
 /// A golden file.
@@ -39,7 +39,7 @@ pub fn decode(value: &Value) -> Option<Value> {
             if let (1, Some(Value::String(python))) = (object.len(), object.get("$py")) {
                 return loads(python).ok();
             }
-            let mut decoded = formats::json::Object::new();
+            let mut decoded = Object::new();
             for (key, item) in object {
                 decoded.insert(key.clone(), decode(item)?);
             }
@@ -68,4 +68,18 @@ pub fn options(input: &Value) -> formats::chatml::Options {
         }
     }
     options
+}
+
+/// A golden answer.
+pub fn ok(value: Value) -> Value {
+    Object::from_iter([("ok".to_owned(), value)]).into()
+}
+
+/// A golden failure.
+pub fn failed(class: &str, message: &str) -> Value {
+    Object::from_iter([
+        ("error".to_owned(), class.into()),
+        ("message".to_owned(), message.into()),
+    ])
+    .into()
 }

@@ -6,4 +6,5 @@ mod common;
 mod parse;
 mod properties;
 mod render;
+mod tools;
 mod validate;
