@@ -360,7 +360,8 @@ pub enum JsonErrorKind {
     ByteOrderMark,
     /// Half of a surrogate pair. Python would keep it.
     UnpairedSurrogate,
-    /// Nested deeper than [`MAX_DEPTH`]. Python raises `RecursionError`.
+    /// Nested deeper than [`MAX_DEPTH`]. Python raises `RecursionError` (and names an object instead of
+    /// an array where one is too deep).
     TooDeep,
     /// An integer longer than [`MAX_DIGITS`]; carries its length. Python raises a plain `ValueError`.
     TooManyDigits(usize),
@@ -380,7 +381,9 @@ impl fmt::Display for JsonErrorKind {
             Self::BadUnicodeEscape => "Invalid \\uXXXX escape",
             Self::ByteOrderMark => "Unexpected UTF-8 BOM (decode using utf-8-sig)",
             Self::UnpairedSurrogate => "Unpaired surrogate escape",
-            Self::TooDeep => "maximum recursion depth exceeded while decoding a JSON document",
+            Self::TooDeep => {
+                "maximum recursion depth exceeded while decoding a JSON array from a unicode string"
+            }
             Self::TooManyDigits(digits) => {
                 return write!(
                     f,

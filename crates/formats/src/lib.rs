@@ -18,6 +18,7 @@ pub mod schema;
 #[cfg(feature = "jinja")]
 pub mod template;
 pub mod validate;
+pub mod validity;
 
 pub use either::{Either, looks_like, read_any};
 pub use frame::{Frame, FrameError, FrameKind, Owner, Payload, Trajectory};

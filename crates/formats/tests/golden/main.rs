@@ -8,3 +8,4 @@ mod properties;
 mod render;
 mod tools;
 mod validate;
+mod validity;
