@@ -54,7 +54,7 @@ pub fn App() -> impl IntoView {
             <main class="work" class:drawer=move || page.drawer.get() class:live-on=any_live data-pane=pane
                 on:pointerover=move |event| pointed(page, &event) on:pointerleave=move |_| { page.hover.set(None); page.hover_spot.set(None); }
                 on:focusin=move |event| focused(page, &event) on:focusout=move |_| page.focus.set(None)
-                on:click=move |event| clicked(page, &event)>
+                on:click=move |event| clicked(page, &event) on:dblclick=move |event| clicked_twice(page, &event)>
                 <Editor/>
                 <section class="mid" aria-label="Both wires"><div><Heads/></div>{sides}<DockBox/></section>
                 <Inspector/>
@@ -248,17 +248,8 @@ fn clicked(page: Page, event: &MouseEvent) {
     let Some(element) = dom::element(event.target()) else {
         return;
     };
-    if let Some(edit) = dom::closest(&element, "[data-edit]") {
-        // Text that is being selected is not a click to edit.
-        let selecting = window()
-            .get_selection()
-            .ok()
-            .flatten()
-            .is_some_and(|selection| !selection.is_collapsed());
-        if !selecting && let Some(frame) = dom::number(&edit, "data-edit") {
-            page.pin.set(Some(frame));
-            page.editing.set(Some(frame));
-        }
+    if let Some(edit) = dom::closest(&element, "button[data-edit]") {
+        edit_frame(page, &edit);
         return;
     }
     if dom::closest(&element, "button,select,input,textarea,summary,label,a").is_some() {
@@ -274,15 +265,28 @@ fn clicked(page: Page, event: &MouseEvent) {
         }
         return;
     }
-    if let Some(Link::Frame(frame)) = link_of(&element) {
-        let again = page.pin.get_untracked() == Some(frame);
+    // A click in the editor places the cursor.
+    if dom::closest(&element, ".draft").is_none()
+        && let Some(Link::Frame(frame)) = link_of(&element)
+    {
         let card = dom::closest(&element, ".fc").is_some();
         page.spot.set(None);
-        if again && card {
-            page.pin.set(None);
-        } else {
-            pin(page, frame, if card { "card" } else { "side" });
-        }
+        pin(page, frame, if card { "card" } else { "side" });
+    }
+}
+
+/// Opens the frame that an element stands for in the editor.
+fn edit_frame(page: Page, element: &Element) {
+    if let Some(frame) = dom::number(element, "data-edit") {
+        page.pin.set(Some(frame));
+        page.editing.set(Some(frame));
+    }
+}
+
+fn clicked_twice(page: Page, event: &MouseEvent) {
+    let body = dom::element(event.target()).and_then(|element| dom::closest(&element, "[data-edit]"));
+    if let Some(body) = body {
+        edit_frame(page, &body);
     }
 }
 

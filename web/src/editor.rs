@@ -90,8 +90,9 @@ fn Card(at: usize, kind: formats::FrameKind) -> impl IntoView {
             Some(frame) if editable => {
                 let text = content_text(&frame);
                 let json = kind.payload() == Payload::Json;
+                let pre = !json && text.contains('\n');
                 let shown = if json { json_text(&text) } else { text.into_any() };
-                view! { <div class="bd" class:js=json data-edit=at title="Edit">{shown}</div> }.into_any()
+                view! { <div class="bd" class:js=json class:pre=pre data-edit=at title="Double-click to edit">{shown}</div> }.into_any()
             }
             _ => ().into_any(),
         }

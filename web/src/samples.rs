@@ -11,9 +11,9 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::Response;
 
 /// The sample that is compiled in, so that something real shows at once.
-const FIRST: &str = include_str!("/tmp/main-py.json");
+const FIRST: &str = include_str!("../../public/samples/lines-in-main-py.json");
 /// Its file, which the list names too.
-const FIRST_FILE: &str = "main-py.json";
+const FIRST_FILE: &str = "lines-in-main-py.json";
 
 /// The first sample and its title.
 pub fn first() -> (Trajectory, String) {

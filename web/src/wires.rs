@@ -96,33 +96,31 @@ fn lines(frame: usize, page: crate::state::Page) -> Option<Drawing> {
         .get(frame)?
         .kind;
     let rows = dom::find(".rows:not(.solo)")?;
-    let frame_of = |side: Side, what: &str| {
-        dom::find(&format!(
-            ".rows .cell[data-side={}] {what}[data-frame=\"{frame}\"]",
+    // A frame may be several spans; together they are one target.
+    let rects = |side: Side| {
+        dom::find_all(&format!(
+            ".rows .cell[data-side={}] :is(.sp,.ws-sp,.unit,.upart)[data-frame=\"{frame}\"]",
             side.key()
         ))
-    };
-    let any = |side| {
-        ["span.sp", ".ws-sp", ".unit", ".upart"]
-            .into_iter()
-            .find_map(|what| frame_of(side, what))
+        .iter()
+        .flat_map(rects)
+        .collect::<Vec<_>>()
     };
     let base = rows.get_bounding_client_rect();
     let (left, top) = (
         -base.left(),
         f64::from(rows.scroll_top()) - base.top(),
     );
-    let from = rects(&any(Side::A)?);
+    let from = rects(Side::A);
     let first = from.first()?;
     let mut drawing = Drawing {
         class: class(kind),
         height: rows.scroll_height(),
         ..Drawing::default()
     };
-    if let Some(to) = any(Side::B) {
-        let to = rects(&to);
+    let to = rects(Side::B);
+    if let Some(target) = to.iter().min_by(|a, b| a.left().total_cmp(&b.left())) {
         let right = from.iter().max_by(|a, b| a.right().total_cmp(&b.right()))?;
-        let target = to.iter().min_by(|a, b| a.left().total_cmp(&b.left()))?;
         let spine = dom::find(".turn .mul")?.get_bounding_client_rect();
         let spine = spine.left() + spine.width() * 0.76 + left;
         let start = (right.right() + left + 1.5, right.top() + right.height() / 2.0 + top);

@@ -71,13 +71,13 @@ pub fn stage(stage: Stage) -> &'static str {
     }
 }
 
-/// Why a generation ended.
+/// Why a generation ended, after the model's name.
 pub fn stop_reason(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::StopToken => "The model ended its turn.",
-        StopReason::MaxTokens => "The limit of new tokens was reached.",
-        StopReason::ContextFull => "The context is full.",
-        StopReason::Stopped => "Stopped by you.",
+        StopReason::StopToken => "ended its turn",
+        StopReason::MaxTokens => "reached the limit of new tokens",
+        StopReason::ContextFull => "filled the context",
+        StopReason::Stopped => "stopped",
     }
 }
 

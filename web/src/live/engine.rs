@@ -182,7 +182,7 @@ impl Live {
             Event::Finished { job, reason, stats } => {
                 if let Some(side) = self.of_job(job) {
                     self.spoken.set(format!(
-                        "Side {}: {} written. {}",
+                        "Side {}: {} written, {}.",
                         side.plate(),
                         words::count(stats.new_tokens as usize, "token"),
                         words::stop_reason(reason)

@@ -147,6 +147,7 @@ fn Ask(side: Side) -> impl IntoView {
     };
     view! {
         <div class="ask">
+            <span class="plate only-narrow">{side.plate()}</span>
             <label class="sel"><span class="vh">"Prompt"</span><select data-testid="prompt-mode" on:change=pick_mode prop:value=move || if state.mode.get() == Mode::Free { "free" } else { "trajectory" }>
                 <option value="trajectory">{match side { Side::A => "Frames", Side::B => "Messages" }}</option><option value="free">"Free text"</option>
             </select></label>
