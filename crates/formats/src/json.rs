@@ -427,13 +427,28 @@ impl std::error::Error for JsonError {}
 /// # Errors
 /// When the text is not JSON in Python's sense, is nested too deep, or has half a surrogate pair.
 pub fn loads(text: &str) -> Result<Value, JsonError> {
-    let mut reader = Reader {
-        bytes: text.as_bytes(),
-        text,
-        at: 0,
-        depth: 0,
-    };
-    reader.document().map_err(|Failure(kind, byte)| {
+    Reader::new(text)
+        .document()
+        .map_err(|failure| failure.locate(text))
+}
+
+/// Reads the value that a text begins with, and says how many bytes it takes.
+///
+/// # Errors
+/// As [`loads`], but what follows the value does not matter.
+pub fn loads_prefix(text: &str) -> Result<(Value, usize), JsonError> {
+    let mut reader = Reader::new(text);
+    match reader.value() {
+        Ok(value) => Ok((value, reader.at)),
+        Err(failure) => Err(failure.locate(text)),
+    }
+}
+
+struct Failure(JsonErrorKind, usize);
+
+impl Failure {
+    fn locate(self, text: &str) -> JsonError {
+        let Self(kind, byte) = self;
         let byte = byte.min(text.len());
         let before = &text[..byte];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -444,10 +459,8 @@ pub fn loads(text: &str) -> Result<Value, JsonError> {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
         }
-    })
+    }
 }
-
-struct Failure(JsonErrorKind, usize);
 
 struct Reader<'a> {
     bytes: &'a [u8],
@@ -456,7 +469,16 @@ struct Reader<'a> {
     depth: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
     fn document(&mut self) -> Result<Value, Failure> {
         if self.text.starts_with('\u{feff}') {
             return Err(Failure(JsonErrorKind::ByteOrderMark, 0));

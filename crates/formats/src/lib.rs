@@ -7,6 +7,7 @@
 
 pub mod agenticml;
 pub mod bridge;
+pub mod calls;
 pub mod chatml;
 mod either;
 mod frame;

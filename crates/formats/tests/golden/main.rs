@@ -1,6 +1,7 @@
 //! Runs the golden files that need no tokenizer.
 
 mod bridge;
+mod calls;
 mod chatml;
 mod common;
 mod parse;
