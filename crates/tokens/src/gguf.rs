@@ -1,15 +1,21 @@
-//! The tokenizer that a GGUF file carries in its metadata: byte-level BPE.
+//! The tokenizer that a GGUF file carries in its metadata: byte-level BPE, through the `tokenizers`
+//! crate.
 //!
 //! The words that a text is cut into before merging depend on the model's pre-tokenizer
 //! (`tokenizer.ggml.pre`). Text is taken as it is: where the original tokenizer would first compose
 //! Unicode characters (Qwen 2), this one, like llama.cpp, does not.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
-
-use crate::classes::{Class, class};
-use crate::llama3::next_word;
+use ahash::AHashMap;
+use tokenizers::models::bpe::BPE;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::tokenizer::{
+    AddedToken, Model, OffsetType, PreTokenizedString, PreTokenizer,
+    SplitDelimiterBehavior, Tokenizer,
+};
 
 /// What a GGUF file says about its tokenizer, as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,42 +57,24 @@ pub enum GgufTokenizerError {
     /// Lists contradict each other.
     #[error("{0}")]
     Inconsistent(String),
-    /// A merge that cannot be done.
-    #[error("merge {index} (\"{merge}\") does not join two tokens to a third")]
+    /// A merge that is not one.
+    #[error("merge {index} (\"{merge}\") does not name two tokens")]
     Merge {
         /// Its place in the list.
         index: usize,
         /// The merge as the file has it.
         merge: String,
     },
-}
-
-/// How a text is cut into words before merging.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Words {
-    /// GPT-2's pattern.
-    Gpt2,
-    /// Every digit alone, then GPT-2's pattern on what lies between them.
-    DigitsThenGpt2,
-    /// Llama 3's pattern, with so many digits to a word.
-    Llama3 { digits: usize },
+    /// A text that the library refused.
+    #[error("the text cannot be tokenized: {0}")]
+    Encode(String),
 }
 
 /// A byte-level BPE tokenizer with special tokens.
-///
-/// Bytes that have no token of their own are dropped in encoding, as the `tokenizers` library does.
 #[derive(Debug)]
 pub struct GgufTokenizer {
-    words: Words,
-    /// Whether a word that is a token is taken whole, without merging.
-    whole_words: bool,
-    pieces: Pieces,
-    /// Ids of tokens that text can become, found by their bytes.
-    by_bytes: ByBytes,
-    byte_ids: [Option<u32>; 256],
-    /// What a pair of ids becomes, and how early.
-    merges: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
-    specials: Specials,
+    tokenizer: Tokenizer,
+    kinds: Vec<Kind>,
     bos: Option<u32>,
     eos: Option<u32>,
     eot: Option<u32>,
@@ -94,12 +82,18 @@ pub struct GgufTokenizer {
     add_bos: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Merge {
-    rank: u32,
-    id: u32,
+/// How a token is spelled and found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Text in the byte-level alphabet.
+    Text,
+    /// A token of its own that stands for the text it is spelled with.
+    Added,
+    /// A control token: no text, whatever its name.
+    Control,
 }
 
+/// ggml's numbers for kinds of tokens.
 mod token_type {
     pub const NORMAL: i32 = 1;
     pub const UNKNOWN: i32 = 2;
@@ -119,41 +113,65 @@ const STOP_NAMES: [&str; 8] = [
     "</s>",
 ];
 
+
+/// Llama 3's and Qwen 2's patterns, which differ in how many digits make a word.
+fn split_pattern(digits: &str) -> String {
+    [
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|",
+        digits,
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ]
+    .concat()
+}
+
+/// The pre-tokenizer of a name, and whether a word that is a token is taken whole, without merging.
+fn words(name: &str) -> Result<(Vec<PreTokenizerWrapper>, bool), GgufTokenizerError> {
+    let gpt2 = || ByteLevel::new(false, true, true).into();
+    let split = |digits: &str| -> Result<Vec<PreTokenizerWrapper>, GgufTokenizerError> {
+        let pattern = SplitPattern::Regex(split_pattern(digits));
+        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
+            .map_err(|error| GgufTokenizerError::Inconsistent(error.to_string()))?;
+        Ok(vec![split.into(), ByteLevel::new(false, true, false).into()])
+    };
+    match name {
+        "llama-bpe" | "llama3" | "llama-v3" => Ok((split(r"\p{N}{1,3}")?, true)),
+        "qwen2" => Ok((split(r"\p{N}")?, false)),
+        "smollm" | "starcoder" | "refact" => Ok((vec![Digits::new(true).into(), gpt2()], false)),
+        "gpt-2" | "default" => Ok((vec![gpt2()], false)),
+        other => Err(GgufTokenizerError::PreTokenizer(other.to_owned())),
+    }
+}
+
 impl GgufTokenizer {
     /// Builds the tokenizer.
     ///
     /// # Errors
     /// When the kind or the pre-tokenizer is unknown, or when the lists contradict each other.
     pub fn new(parts: Parts) -> Result<Self, GgufTokenizerError> {
-        if parts.model != "gpt2" {
-            return Err(GgufTokenizerError::Model(parts.model));
+        let Parts { model, pre, tokens, types, merges, bos, eos, eot, eom, add_bos } = parts;
+        if model != "gpt2" {
+            return Err(GgufTokenizerError::Model(model));
         }
-        let (words, whole_words) = match parts.pre.as_deref().unwrap_or("default") {
-            "llama-bpe" | "llama3" | "llama-v3" => (Words::Llama3 { digits: 3 }, true),
-            "qwen2" => (Words::Llama3 { digits: 1 }, false),
-            "smollm" | "starcoder" | "refact" => (Words::DigitsThenGpt2, false),
-            "gpt-2" | "default" => (Words::Gpt2, false),
-            other => return Err(GgufTokenizerError::PreTokenizer(other.to_owned())),
-        };
-        let count = parts.tokens.len();
-        let types = match parts.types.len() {
+        let (pre_tokenizers, whole_words) = words(pre.as_deref().unwrap_or("default"))?;
+        let count = tokens.len();
+        let mut kinds: Vec<Kind> = match types.len() {
             0 => vec![token_type::NORMAL; count],
-            len if len == count => parts.types,
+            len if len == count => types,
             len => {
                 let what = format!("there are {len} token types for {count} tokens");
                 return Err(GgufTokenizerError::Inconsistent(what));
             }
-        };
-        let mut control: Vec<bool> = types
-            .iter()
-            .map(|kind| matches!(*kind, token_type::UNKNOWN | token_type::CONTROL))
-            .collect();
-        for id in [parts.bos, parts.eos, parts.eot, parts.eom]
-            .into_iter()
-            .flatten()
-        {
-            match control.get_mut(id as usize) {
-                Some(control) => *control = true,
+        }
+        .into_iter()
+        .map(|kind| match kind {
+            token_type::UNKNOWN | token_type::CONTROL => Kind::Control,
+            token_type::USER_DEFINED => Kind::Added,
+            _ => Kind::Text,
+        })
+        .collect();
+        for id in [bos, eos, eot, eom].into_iter().flatten() {
+            match kinds.get_mut(id as usize) {
+                Some(kind) => *kind = Kind::Control,
                 None => {
                     let what = format!("a special token has the id {id} of {count} tokens");
                     return Err(GgufTokenizerError::Inconsistent(what));
@@ -161,66 +179,60 @@ impl GgufTokenizer {
             }
         }
 
-        let mut pieces = Pieces::default();
-        let mut in_text = Vec::new();
-        for (id, token) in parts.tokens.iter().enumerate() {
-            let mapped = match types[id] {
-                // These are spelled as they are.
-                token_type::USER_DEFINED => None,
-                _ if control[id] => None,
-                _ => bytes_of(token),
-            };
-            match mapped {
-                Some(bytes) => {
-                    pieces.push(&bytes);
-                    in_text.push(id as u32);
-                }
-                None => pieces.push(token.as_bytes()),
-            }
-        }
-        let by_bytes = ByBytes::new(&pieces, &in_text);
-        let byte_ids = std::array::from_fn(|byte| by_bytes.find(&pieces, &[byte as u8]));
-        let merges = merges(&parts.merges, &pieces, &by_bytes)?;
-
-        let listed =
-            |id: &u32| control[*id as usize] || types[*id as usize] == token_type::USER_DEFINED;
-        let specials = (0..count as u32).filter(listed);
-        let mut stops: Vec<u32> = [parts.eos, parts.eot, parts.eom]
-            .into_iter()
-            .flatten()
-            .collect();
-        stops.extend((0..count as u32).filter(|id| {
-            control[*id as usize] && STOP_NAMES.contains(&parts.tokens[*id as usize].as_str())
-        }));
         let named = |name: &str| {
-            let id = parts.tokens.iter().position(|token| token == name)?;
-            control[id].then_some(id as u32)
+            let id = tokens.iter().position(|token| token == name)?;
+            (kinds[id] == Kind::Control).then_some(id as u32)
         };
+        let mut stops: Vec<u32> = [eos, eot, eom].into_iter().flatten().collect();
+        stops.extend(STOP_NAMES.iter().filter_map(|name| named(name)));
+        let eot = eot.or_else(|| named("<|eot_id|>")).or_else(|| named("<|im_end|>"));
+        let added: Vec<AddedToken> = tokens
+            .iter()
+            .zip(&kinds)
+            .filter(|(_, kind)| **kind != Kind::Text)
+            .map(|(token, kind)| {
+                AddedToken::from(token.clone(), *kind == Kind::Control).normalized(false)
+            })
+            .collect();
+
+        let pairs = merges
+            .into_iter()
+            .enumerate()
+            .map(|(index, merge)| match merge.split_once(' ') {
+                Some((left, right)) => Ok((left.to_owned(), right.to_owned())),
+                None => Err(GgufTokenizerError::Merge { index, merge }),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let vocabulary: AHashMap<String, u32> =
+            tokens.into_iter().zip(0u32..).collect();
+        if vocabulary.len() != count {
+            let what = format!("{} of {count} tokens are listed twice", count - vocabulary.len());
+            return Err(GgufTokenizerError::Inconsistent(what));
+        }
+        let bpe = BPE::builder()
+            .vocab_and_merges(vocabulary, pairs)
+            .ignore_merges(whole_words)
+            .build()
+            .map_err(|error| GgufTokenizerError::Inconsistent(error.to_string()))?;
+        let mut tokenizer = Tokenizer::new(bpe);
+        tokenizer.with_pre_tokenizer(Some(Sequence::new(pre_tokenizers)));
+        tokenizer
+            .add_tokens(added)
+            .map_err(|error| GgufTokenizerError::Inconsistent(error.to_string()))?;
         Ok(Self {
-            specials: Specials::new(&pieces, specials, control.clone()),
-            bos: parts.bos,
-            eos: parts.eos,
-            eot: parts
-                .eot
-                .or_else(|| named("<|eot_id|>"))
-                .or_else(|| named("<|im_end|>")),
-            add_bos: parts.bos.is_some()
-                && parts
-                    .add_bos
-                    .unwrap_or(words == Words::Llama3 { digits: 3 }),
-            words,
-            whole_words,
-            pieces,
-            by_bytes,
-            byte_ids,
-            merges,
+            tokenizer,
+            kinds,
+            bos,
+            eos,
+            eot,
             stops,
+            add_bos: bos.is_some() && add_bos.unwrap_or(whole_words),
         })
     }
 
     /// Number of tokens.
     pub fn vocab_size(&self) -> usize {
-        self.pieces.len()
+        self.kinds.len()
     }
 
     /// Beginning of a text.
@@ -250,68 +262,58 @@ impl GgufTokenizer {
 
     /// Whether this is a control token and not text.
     pub fn is_special(&self, id: u32) -> bool {
-        self.specials.control.get(id as usize) == Some(&true)
+        self.kinds.get(id as usize) == Some(&Kind::Control)
     }
 
     /// The ids of a text.
     ///
     /// With `parse_special` the names of special tokens in the text become these tokens; without, all
     /// of it is plain text, whatever it spells.
-    pub fn encode(&self, text: &str, parse_special: bool) -> Vec<u32> {
-        let mut ids = Vec::new();
-        let mut merger = Merger::default();
-        let mut start = 0;
-        if parse_special {
-            for (at, id) in self.specials.find(&self.pieces, text) {
-                self.encode_plain(&text[start..at], &mut merger, &mut ids);
-                ids.push(id);
-                start = at + self.piece(id).len();
-            }
-        }
-        self.encode_plain(&text[start..], &mut merger, &mut ids);
-        ids
+    ///
+    /// # Errors
+    /// When the library refuses the text, which no text is known to cause.
+    pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>, GgufTokenizerError> {
+        let encoding = if parse_special {
+            self.tokenizer.encode_fast(text, false)
+        } else {
+            self.encode_plain(text)
+        };
+        encoding
+            .map(|encoding| encoding.get_ids().to_vec())
+            .map_err(|error| GgufTokenizerError::Encode(error.to_string()))
     }
 
-    fn encode_plain(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
-        let is_number = |c: char| class(c) == Class::Number;
-        let mut rest = text;
-        while !rest.is_empty() {
-            let len = match self.words {
-                Words::Llama3 { digits } => next_word(rest, digits),
-                Words::Gpt2 => gpt2_word(rest),
-                Words::DigitsThenGpt2 => match rest.chars().next() {
-                    Some(first) if is_number(first) => first.len_utf8(),
-                    _ => gpt2_word(&rest[..rest.find(is_number).unwrap_or(rest.len())]),
-                },
-            };
-            let (word, behind) = rest.split_at(len);
-            rest = behind;
-            let whole = self
-                .by_bytes
-                .find(&self.pieces, word.as_bytes())
-                .filter(|_| self.whole_words);
-            match whole {
-                Some(id) => ids.push(id),
-                None => merger.merge(self, word.as_bytes(), ids),
-            }
+    fn encode_plain(&self, text: &str) -> tokenizers::Result<tokenizers::Encoding> {
+        let mut pieces = PreTokenizedString::from(text);
+        if let Some(words) = self.tokenizer.get_pre_tokenizer() {
+            words.pre_tokenize(&mut pieces)?;
         }
+        let model = self.tokenizer.get_model();
+        pieces.tokenize(|word| model.tokenize(word.get()))?;
+        pieces.into_encoding(None, 0, OffsetType::None)
     }
 
     /// The bytes a token stands for; special tokens stand for their names. Empty for an id out of
     /// range.
-    pub fn piece(&self, id: u32) -> &[u8] {
-        self.pieces.get(id)
+    pub fn piece(&self, id: u32) -> Vec<u8> {
+        let Some(token) = self.tokenizer.get_model().id_to_token(id) else {
+            return Vec::new();
+        };
+        match self.kinds.get(id as usize) {
+            Some(Kind::Text) => bytes_of(&token).unwrap_or_else(|| token.into_bytes()),
+            _ => token.into_bytes(),
+        }
     }
 
     /// [`Self::piece`] as text; parts of characters become U+FFFD.
     pub fn piece_text(&self, id: u32) -> String {
-        String::from_utf8_lossy(self.piece(id)).into_owned()
+        String::from_utf8_lossy(&self.piece(id)).into_owned()
     }
 
     /// The text of these ids, special tokens by name, nothing added or tidied up. Bytes that are not
     /// UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
-        let bytes: Vec<u8> = ids.iter().flat_map(|id| self.piece(*id)).copied().collect();
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| self.piece(*id)).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -336,7 +338,7 @@ pub struct StreamDecoder<'a> {
 impl StreamDecoder<'_> {
     /// Takes a token and returns the text that is complete with it, perhaps none.
     pub fn push(&mut self, id: u32) -> String {
-        self.pending.extend_from_slice(self.tokenizer.piece(id));
+        self.pending.extend(self.tokenizer.piece(id));
         let mut text = String::new();
         let mut used = 0;
         for chunk in self.pending.utf8_chunks() {
@@ -382,297 +384,6 @@ fn bytes_of(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte_of).collect()
 }
 
-/// The bytes of all tokens in one piece of memory.
-#[derive(Debug, Default)]
-struct Pieces {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Pieces {
-    fn push(&mut self, piece: &[u8]) {
-        self.bytes.extend_from_slice(piece);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn get(&self, id: u32) -> &[u8] {
-        let id = id as usize;
-        let start = id.checked_sub(1).and_then(|before| self.ends.get(before));
-        match self.ends.get(id) {
-            Some(end) => &self.bytes[start.copied().unwrap_or(0)..*end],
-            None => &[],
-        }
-    }
-}
-
-/// A hash table from bytes to ids that keeps the bytes in [`Pieces`].
-#[derive(Debug)]
-struct ByBytes {
-    /// A power of two of places, at most half of them taken.
-    places: Vec<Option<u32>>,
-}
-
-impl ByBytes {
-    fn new(pieces: &Pieces, ids: &[u32]) -> Self {
-        let mut table = Self {
-            places: vec![None; (ids.len() * 2).next_power_of_two().max(2)],
-        };
-        for id in ids {
-            let place = table.place(pieces, pieces.get(*id));
-            // Of equal tokens the first counts.
-            table.places[place].get_or_insert(*id);
-        }
-        table
-    }
-
-    /// The place where `bytes` are or would be.
-    fn place(&self, pieces: &Pieces, bytes: &[u8]) -> usize {
-        let mask = self.places.len() - 1;
-        // FNV-1a, its better high half folded down.
-        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let mut place = (hash ^ hash >> 32) as usize & mask;
-        while self.places[place].is_some_and(|id| pieces.get(id) != bytes) {
-            place = (place + 1) & mask;
-        }
-        place
-    }
-
-    fn find(&self, pieces: &Pieces, bytes: &[u8]) -> Option<u32> {
-        self.places[self.place(pieces, bytes)]
-    }
-}
-
-/// Spreads a pair of ids; nobody gains from making these collide.
-#[derive(Default)]
-struct PairHasher(u64);
-
-impl Hasher for PairHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, pair: u64) {
-        let mixed = (self.0 ^ pair).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
-fn pair(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
-}
-
-fn merges(
-    list: &[String],
-    pieces: &Pieces,
-    by_bytes: &ByBytes,
-) -> Result<HashMap<u64, Merge, BuildHasherDefault<PairHasher>>, GgufTokenizerError> {
-    let mut merges = HashMap::with_capacity_and_hasher(list.len(), BuildHasherDefault::default());
-    for (index, merge) in list.iter().enumerate() {
-        let join = || {
-            let (left, right) = merge.split_once(' ')?;
-            let (left, right) = (bytes_of(left)?, bytes_of(right)?);
-            let id = |bytes: &[u8]| by_bytes.find(pieces, bytes);
-            let key = pair(id(&left)?, id(&right)?);
-            let joined = id(&[left, right].concat())?;
-            Some((key, joined))
-        };
-        let Some((key, id)) = join() else {
-            return Err(GgufTokenizerError::Merge {
-                index,
-                merge: merge.clone(),
-            });
-        };
-        let rank = index as u32;
-        merges.entry(key).or_insert(Merge { rank, id });
-    }
-    Ok(merges)
-}
-
-/// Tokens that are recognised by name.
-#[derive(Debug)]
-struct Specials {
-    /// Ids by the first byte of the name, longest names first.
-    by_first: HashMap<u8, Vec<u32>>,
-    /// By id: whether the token is no text.
-    control: Vec<bool>,
-}
-
-impl Specials {
-    fn new(pieces: &Pieces, ids: impl Iterator<Item = u32>, control: Vec<bool>) -> Self {
-        let mut by_first: HashMap<u8, Vec<u32>> = HashMap::new();
-        for id in ids {
-            if let Some(first) = pieces.get(id).first() {
-                by_first.entry(*first).or_default().push(id);
-            }
-        }
-        for ids in by_first.values_mut() {
-            ids.sort_by_key(|id| Reverse(pieces.get(*id).len()));
-        }
-        Self { by_first, control }
-    }
-
-    /// Where a text spells special tokens, in order: byte and id. Of several that begin at one place
-    /// the longest counts.
-    fn find(&self, pieces: &Pieces, text: &str) -> Vec<(usize, u32)> {
-        let bytes = text.as_bytes();
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let here = self.by_first.get(&bytes[at]).and_then(|ids| {
-                ids.iter()
-                    .find(|id| bytes[at..].starts_with(pieces.get(**id)))
-            });
-            match here {
-                Some(id) => {
-                    found.push((at, *id));
-                    at += pieces.get(*id).len();
-                }
-                None => at += 1,
-            }
-        }
-        found
-    }
-}
-
-/// Length of the first match of GPT-2's pattern in a text that is not empty:
-/// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
-fn gpt2_word(text: &str) -> usize {
-    /// Newlines are not told from other white space here.
-    fn kind(c: char) -> Class {
-        match class(c) {
-            Class::Newline => Class::Space,
-            other => other,
-        }
-    }
-    let run = |text: &str, wanted: Class| text.find(|c| kind(c) != wanted).unwrap_or(text.len());
-
-    let contractions = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
-    if let Some(found) = contractions.iter().find(|word| text.starts_with(**word)) {
-        return found.len();
-    }
-    let (space, rest) = match text.strip_prefix(' ') {
-        Some(rest) => (1, rest),
-        None => (0, text),
-    };
-    if let Some(first) = rest
-        .chars()
-        .next()
-        .map(kind)
-        .filter(|kind| *kind != Class::Space)
-    {
-        return space + run(rest, first);
-    }
-    // White space: all of it at the end of the text, else all but the last character, which goes with
-    // what follows if it is a space, if it is not the only one.
-    let end = run(text, Class::Space);
-    if end == text.len() {
-        return end;
-    }
-    match text[..end].char_indices().next_back() {
-        None | Some((0, _)) => end,
-        Some((last, _)) => last,
-    }
-}
-
-/// Merges the bytes of a word into tokens; keeps its buffers from word to word.
-#[derive(Default)]
-struct Merger {
-    parts: Vec<Part>,
-    /// Merges that may be done, earliest rank first, then leftmost.
-    queue: BinaryHeap<Reverse<(u32, u32)>>,
-}
-
-#[derive(Clone, Copy)]
-struct Part {
-    id: u32,
-    previous: u32,
-    next: u32,
-    merged: bool,
-}
-
-const NONE: u32 = u32::MAX;
-
-impl Merger {
-    fn merge(&mut self, tokenizer: &GgufTokenizer, word: &[u8], ids: &mut Vec<u32>) {
-        self.parts.clear();
-        self.queue.clear();
-        for id in word
-            .iter()
-            .filter_map(|byte| tokenizer.byte_ids[usize::from(*byte)])
-        {
-            let at = self.parts.len() as u32;
-            self.parts.push(Part {
-                id,
-                previous: at.checked_sub(1).unwrap_or(NONE),
-                next: at + 1,
-                merged: false,
-            });
-        }
-        match self.parts.last_mut() {
-            Some(last) => last.next = NONE,
-            None => return,
-        }
-        for at in 0..self.parts.len() as u32 {
-            self.offer(tokenizer, at);
-        }
-        while let Some(Reverse((rank, at))) = self.queue.pop() {
-            let part = self.parts[at as usize];
-            // The pair may have changed since it was queued.
-            let Some(merge) = self
-                .joined(tokenizer, at)
-                .filter(|merge| merge.rank == rank)
-            else {
-                continue;
-            };
-            let right = self.parts[part.next as usize];
-            self.parts[part.next as usize].merged = true;
-            self.parts[at as usize].id = merge.id;
-            self.parts[at as usize].next = right.next;
-            if right.next != NONE {
-                self.parts[right.next as usize].previous = at;
-            }
-            if part.previous != NONE {
-                self.offer(tokenizer, part.previous);
-            }
-            self.offer(tokenizer, at);
-        }
-        let mut at = 0;
-        while at != NONE {
-            let part = self.parts[at as usize];
-            ids.push(part.id);
-            at = part.next;
-        }
-    }
-
-    /// What the part at this place and its neighbour become, if anything.
-    fn joined(&self, tokenizer: &GgufTokenizer, at: u32) -> Option<Merge> {
-        let part = self.parts[at as usize];
-        if part.merged || part.next == NONE {
-            return None;
-        }
-        let right = self.parts[part.next as usize];
-        tokenizer.merges.get(&pair(part.id, right.id)).copied()
-    }
-
-    fn offer(&mut self, tokenizer: &GgufTokenizer, at: u32) {
-        if let Some(merge) = self.joined(tokenizer, at) {
-            self.queue.push(Reverse((merge.rank, at)));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -693,25 +404,5 @@ mod tests {
         assert_eq!(bytes_of("Ġa").as_deref(), Some(&b" a"[..]));
         assert_eq!(bytes_of("Ċ").as_deref(), Some(&b"\n"[..]));
         assert_eq!(bytes_of("a b"), None);
-    }
-
-    #[test]
-    fn gpt2_words() {
-        let split = |mut rest: &str| {
-            let mut words = Vec::new();
-            while !rest.is_empty() {
-                let (word, behind) = rest.split_at(gpt2_word(rest));
-                words.push(word.to_owned());
-                rest = behind;
-            }
-            words
-        };
-        assert_eq!(split("Don't  stop"), ["Don", "'t", " ", " stop"]);
-        assert_eq!(
-            split("a1 22  !? \n\n b"),
-            ["a", "1", " 22", " ", " !?", " \n\n", " b"]
-        );
-        assert_eq!(split("x\n\ny \t"), ["x", "\n", "\n", "y", " \t"]);
-        assert_eq!(split(" 's 'S"), [" '", "s", " '", "S"]);
     }
 }
