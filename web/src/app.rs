@@ -1,6 +1,7 @@
 //! The page as a whole: layout, and what pointer and keys do anywhere on it.
 
 use crate::costs::{Bars, Key, Sentence, Table};
+use crate::document::Tone;
 use crate::document::{Document, Side};
 use crate::dom;
 use crate::editor::Editor;
@@ -10,7 +11,6 @@ use crate::live::{LivePanel, Model, ModelPanel};
 use crate::sides::{Both, Heads, Single, parts};
 use crate::state::{Dock, Link, Page, Pane, Spot, View};
 use crate::top::Top;
-use crate::document::Tone;
 use leptos::ev::{FocusEvent, KeyboardEvent, MouseEvent, PointerEvent};
 use leptos::prelude::*;
 use web_sys::Element;
@@ -109,13 +109,33 @@ fn Sheet() -> impl IntoView {
             .spot
             .get()
             .and_then(|spot| Some((spot, spot.index(&document)?)))
-            .and_then(|(spot, index)| Some((spot.side, index, document.side(spot.side).tokens().get(index)?)));
+            .and_then(|(spot, index)| {
+                Some((
+                    spot.side,
+                    index,
+                    document.side(spot.side).tokens().get(index)?,
+                ))
+            });
         let Some((side, index, token)) = found else {
             return view! { <div class="tokline"><span class="muted">"Tap a token to see what it is."</span></div> }.into_any();
         };
         let what = match token.frame_kind {
-            Some(kind) => format!("{} of {}", if token.special.is_some() { "marker" } else { "content" }, kind.name()),
-            None => if Tone::of_token(token) == Tone::Template { "template".to_owned() } else { "structure".to_owned() },
+            Some(kind) => format!(
+                "{} of {}",
+                if token.special.is_some() {
+                    "marker"
+                } else {
+                    "content"
+                },
+                kind.name()
+            ),
+            None => {
+                if Tone::of_token(token) == Tone::Template {
+                    "template".to_owned()
+                } else {
+                    "structure".to_owned()
+                }
+            }
         };
         let trained = match (token.label.is_some(), token.given) {
             (true, true) => "trained, yet given",
@@ -139,6 +159,7 @@ fn Sheet() -> impl IntoView {
             <button aria-current=move || at(pane, view, dock).then_some("true") data-testid=format!("pane-{}", title.to_lowercase())
                 on:click=move |_| {
                     page.pane.set(pane);
+                    page.editing.set(None);
                     if let Some(view) = view {
                         for side in Side::BOTH { page.show(side, view); }
                     }
@@ -222,7 +243,11 @@ fn focused(page: Page, event: &FocusEvent) {
             None => "structure",
         },
         token.owner.name(),
-        if token.label.is_some() { "trained" } else { "not trained" },
+        if token.label.is_some() {
+            "trained"
+        } else {
+            "not trained"
+        },
     );
     // Setting an attribute of this name cannot fail.
     let _ = element.set_attribute("aria-label", &name);
@@ -237,7 +262,8 @@ fn focused(page: Page, event: &FocusEvent) {
         if let Some(Link::Frame(frame)) = link
             && let Some(frame_kind) = document.trajectory.frames.get(frame).map(|f| f.kind)
         {
-            page.spoken.set(format!("Frame {frame}, {}", frame_kind.name()));
+            page.spoken
+                .set(format!("Frame {frame}, {}", frame_kind.name()));
         }
         page.focus.set(link);
     }
@@ -284,7 +310,8 @@ fn edit_frame(page: Page, element: &Element) {
 }
 
 fn clicked_twice(page: Page, event: &MouseEvent) {
-    let body = dom::element(event.target()).and_then(|element| dom::closest(&element, "[data-edit]"));
+    let body =
+        dom::element(event.target()).and_then(|element| dom::closest(&element, "[data-edit]"));
     if let Some(body) = body {
         edit_frame(page, &body);
     }
@@ -359,11 +386,17 @@ fn next_frame(document: &Document, side: Side, index: usize, forward: bool) -> O
     let tokens = document.side(side).tokens();
     let here = tokens.get(index)?.frame;
     if forward {
-        return (index..tokens.len()).find(|&at| tokens[at].frame != here && tokens[at].frame.is_some());
+        return (index..tokens.len())
+            .find(|&at| tokens[at].frame != here && tokens[at].frame.is_some());
     }
-    let before = (0..index).rev().find(|&at| tokens[at].frame != here && tokens[at].frame.is_some())?;
+    let before = (0..index)
+        .rev()
+        .find(|&at| tokens[at].frame != here && tokens[at].frame.is_some())?;
     let frame = tokens[before].frame;
-    (0..=before).rev().take_while(|&at| tokens[at].frame == frame).last()
+    (0..=before)
+        .rev()
+        .take_while(|&at| tokens[at].frame == frame)
+        .last()
 }
 
 /// First or last token of the frame at `index`.
@@ -427,7 +460,9 @@ fn key(page: Page, event: &KeyboardEvent) {
 fn escape(page: Page) {
     if page.help.get_untracked() {
         page.help.set(false);
-    } else if untrack(|| page.live.going()).is_some() || matches!(*page.live.model.read_untracked(), Model::Loading(..)) {
+    } else if untrack(|| page.live.going()).is_some()
+        || matches!(*page.live.model.read_untracked(), Model::Loading(..))
+    {
         page.live.stop();
     } else if page.drawer.get_untracked() {
         page.drawer.set(false);
@@ -450,7 +485,9 @@ fn sides_of(element: Option<&Element>) -> Vec<Side> {
 fn toggle(page: Page, element: Option<&Element>, switches: [RwSignal<bool>; 2]) -> bool {
     let _ = page;
     let sides = sides_of(element);
-    let on = sides.iter().any(|side| switches[side.index()].get_untracked());
+    let on = sides
+        .iter()
+        .any(|side| switches[side.index()].get_untracked());
     for side in sides {
         switches[side.index()].set(!on);
     }
@@ -468,7 +505,11 @@ fn other_side(page: Page) -> bool {
     };
     let side = spot.side.other();
     let there = match token.frame {
-        Some(frame) => document.side(side).frame_tokens(frame).first().map(|range| range.start),
+        Some(frame) => document
+            .side(side)
+            .frame_tokens(frame)
+            .first()
+            .map(|range| range.start),
         None => document
             .rows
             .get(spot.row)

@@ -3,12 +3,12 @@
 
 use crate::rows;
 use formats::{
-    Conversation, Frame, FrameKind, Rendering, Role, Segment, SegmentKind, Trajectory, agenticml,
-    bridge, chatml,
+    Conversation, Frame, FrameKind, Policy, Rendering, Role, Segment, SegmentKind, Trajectory,
+    agenticml, bridge, chatml, validate::validate,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use tokens::{Arm, Llama3Tokenizer, Policy, Token, TokenView};
+use tokens::{Arm, Llama3Tokenizer, Token, TokenView};
 
 /// One of the two facing pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,6 +238,8 @@ pub struct Document {
     pub sides: [SideDoc; 2],
     /// The rows.
     pub rows: Vec<Row>,
+    /// Broken rules: at which frame, and what is wrong.
+    pub findings: Vec<(usize, String)>,
 }
 
 impl Document {
@@ -263,11 +265,19 @@ impl Document {
             }
         });
         let rows = lay_out(&trajectory, &conversation, &sides);
+        let findings = match validate(&trajectory.frames, false) {
+            Ok(found) => found
+                .into_iter()
+                .map(|found| (found.frame, found.message))
+                .collect(),
+            Err(error) => vec![(error.frame(), error.to_string())],
+        };
         Self {
             trajectory,
             conversation,
             sides,
             rows,
+            findings,
         }
     }
 
@@ -278,10 +288,7 @@ impl Document {
 
     /// The message in which a frame stands.
     pub fn message_of_frame(&self, frame: usize) -> Option<usize> {
-        self.conversation
-            .messages_of_frame(frame)
-            .first()
-            .copied()
+        self.conversation.messages_of_frame(frame).first().copied()
     }
 
     /// Forged markers on both sides: tokens of content that are special or spell a marker.
@@ -398,9 +405,7 @@ fn hash(
 /// A frame's content as text to show or edit: prose as it is, anything else as JSON.
 pub fn content_text(frame: &Frame) -> String {
     match &frame.content {
-        formats::json::Value::String(text)
-            if frame.kind.payload() != formats::Payload::Json =>
-        {
+        formats::json::Value::String(text) if frame.kind.payload() != formats::Payload::Json => {
             text.clone()
         }
         formats::json::Value::Null => String::new(),

@@ -52,10 +52,7 @@ pub fn reveal(element: &Element) {
 
 /// Whether keys typed into this element are text.
 pub fn takes_text(element: &Element) -> bool {
-    matches!(
-        element.tag_name().as_str(),
-        "INPUT" | "TEXTAREA" | "SELECT"
-    )
+    matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT")
 }
 
 /// A data attribute of the page's body.

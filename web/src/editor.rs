@@ -41,17 +41,28 @@ fn Findings() -> impl IntoView {
     move || {
         let document = page.document.get();
         let forged = document.forged();
-        let errors = document.sides.iter().filter(|side| side.error.is_some()).count();
+        let errors = document
+            .sides
+            .iter()
+            .filter(|side| side.error.is_some())
+            .count();
+        let found = document.findings.len();
         let body = if errors > 0 {
             view! { <span class="state er">{icons::alert()}<b>{if errors == 1 { "One side" } else { "Neither side" }}</b>{if errors == 1 { " cannot be written" } else { " can be written" }}</span> }.into_any()
         } else if forged > 0 {
             view! { <span class="state er">{icons::alert()}<b>"Forged markers"</b>" content spells special tokens; encoded as text"</span> }.into_any()
+        } else if found > 0 {
+            view! { <span class="state er">{icons::alert()}<b>{words::count(found, "finding")}</b>", shown at their frames"</span> }.into_any()
         } else if document.sides.iter().all(|side| side.view.is_some()) {
-            view! { <span class="state">{icons::tick()}<b>"Both wires"</b>" written, no forged markers"</span> }.into_any()
+            view! { <span class="state">{icons::tick()}<b>"Valid"</b>" no findings, no forged markers"</span> }.into_any()
         } else {
             match page.tokenizer_error.get() {
-                Some(error) => view! { <span class="state er" role="alert">{icons::alert()}{error}</span> }.into_any(),
-                None => view! { <span class="state">"Loading the Llama 3.1 tokenizer …"</span> }.into_any(),
+                Some(error) => {
+                    view! { <span class="state er" role="alert">{icons::alert()}{error}</span> }
+                        .into_any()
+                }
+                None => view! { <span class="state">"Loading the Llama 3.1 tokenizer …"</span> }
+                    .into_any(),
             }
         };
         view! { <div class="bar foot no-narrow">{body}</div> }
@@ -78,6 +89,15 @@ fn Card(at: usize, kind: formats::FrameKind) -> impl IntoView {
             .flat_map(|side| side.tokens())
             .any(|token| token.forged && token.frame == Some(at))
     });
+    let findings = Memo::new(move |_| {
+        let document = page.document.read();
+        document
+            .findings
+            .iter()
+            .filter(|(frame, _)| *frame == at)
+            .map(|(_, message)| message.clone())
+            .collect::<Vec<_>>()
+    });
     let model = kind.owner() == formats::Owner::Model;
     let pinned = move || page.pin.get() == Some(at);
     let editing = move || page.editing.get() == Some(at);
@@ -91,15 +111,17 @@ fn Card(at: usize, kind: formats::FrameKind) -> impl IntoView {
                 let text = content_text(&frame);
                 let json = kind.payload() == Payload::Json;
                 let pre = !json && text.contains('\n');
-                let shown = if json { json_text(&text) } else { text.into_any() };
+                let shown = if json {
+                    json_text(&text)
+                } else {
+                    text.into_any()
+                };
                 view! { <div class="bd" class:js=json class:pre=pre data-edit=at title="Double-click to edit">{shown}</div> }.into_any()
             }
             _ => ().into_any(),
         }
     };
-    let name = move || {
-        format!("Frame {at}, {}, {}", kind.name(), kind.owner().name())
-    };
+    let name = move || format!("Frame {at}, {}, {}", kind.name(), kind.owner().name());
     view! {
         <article class=format!("fc {}", class(kind)) class:m=model class:lk=move || page.is_linked(Some(at)) class:pinned=pinned
             class:editing=editing data-frame=at tabindex="0" aria-label=name>
@@ -110,6 +132,7 @@ fn Card(at: usize, kind: formats::FrameKind) -> impl IntoView {
                     {editable.then(|| view! { <button class="edit" data-edit=at aria-label=format!("Edit frame {at}") title="Edit (Enter)">{icons::pencil()}</button> })}
                     <span class="ct" title="tokens on side A, side B">"A "<b>{move || cost(0)}</b>"\u{2002}B "<b>{move || cost(1)}</b></span></div>
                 {body}
+                {move || findings.get().into_iter().map(|text| view! { <p class="finding">{text}</p> }).collect_view()}
                 <Show when=move || forged.get()><p class="finding">"Spells a special token. Encoded as plain text, so it cannot act as one."</p></Show>
             </div>
         </article>

@@ -67,7 +67,14 @@ mod tests {
 
     #[test]
     fn nothing_is_lost() {
-        for text in ["", "\"", "{\"é\\", "no json", "\"a\\\\\":\"", "{\"ü\":\"\u{1f600}"] {
+        for text in [
+            "",
+            "\"",
+            "{\"é\\",
+            "no json",
+            "\"a\\\\\":\"",
+            "{\"ü\":\"\u{1f600}",
+        ] {
             let joined: String = classes(text).into_iter().map(|(_, part)| part).collect();
             assert_eq!(joined, text);
         }

@@ -65,5 +65,6 @@ pub fn alert() -> AnyView {
 }
 
 fn icon(class: &'static str, path: &'static str) -> AnyView {
-    view! { <svg class=class viewBox="0 0 12 12" aria-hidden="true"><path d=path/></svg> }.into_any()
+    view! { <svg class=class viewBox="0 0 12 12" aria-hidden="true"><path d=path/></svg> }
+        .into_any()
 }

@@ -16,7 +16,11 @@ pub fn Inspector() -> impl IntoView {
     let page = page();
     let title = move || {
         let document = page.document.get();
-        match (page.inspected().and_then(|spot| Some((spot.side, spot.index(&document)?))), page.link.get()) {
+        match (
+            page.inspected()
+                .and_then(|spot| Some((spot.side, spot.index(&document)?))),
+            page.link.get(),
+        ) {
             (Some((side, index)), _) => format!("{}, token {index}", side.plate()),
             (None, Some(Link::Frame(frame))) => format!("frame {frame}"),
             (None, Some(Link::Message(message))) => format!("message {message}"),
@@ -49,7 +53,11 @@ pub fn Inspector() -> impl IntoView {
 }
 
 fn kind_line(token: &Token) -> AnyView {
-    match (token.frame_kind, token.role, token.special.is_some() && !token.forged) {
+    match (
+        token.frame_kind,
+        token.role,
+        token.special.is_some() && !token.forged,
+    ) {
         (Some(kind), _, true) => view! { "marker of "{icons::kind_name(kind)} }.into_any(),
         (Some(kind), _, false) => view! { "content of "{icons::kind_name(kind)} }.into_any(),
         (None, Role::Template, _) => "template text".into_any(),
@@ -61,7 +69,11 @@ fn kind_line(token: &Token) -> AnyView {
 /// Why a token has the label it has, by the format's own rule.
 fn why(document: &Document, side: Side, token: &Token) -> (&'static str, AnyView) {
     let trained = token.label.is_some();
-    let head = if trained { "Why is it trained?" } else { "Why is it not trained?" };
+    let head = if trained {
+        "Why is it trained?"
+    } else {
+        "Why is it not trained?"
+    };
     let role = token
         .message
         .and_then(|message| document.conversation.messages.get(message))
@@ -92,7 +104,9 @@ fn of_token(document: &Document, spot: Spot, index: usize) -> AnyView {
     let to = pieces::chars_before(wire, token.end);
     let all = wire.chars().count();
     let row = spot.row + 1;
-    let frame = token.frame.map_or("none".to_owned(), |frame| format!("{frame}, turn {row}"));
+    let frame = token
+        .frame
+        .map_or("none".to_owned(), |frame| format!("{frame}, turn {row}"));
     let message = token.message.and_then(|at| {
         let message = document.conversation.messages.get(at)?;
         let mut line = format!("{at}, {}", message.role());
@@ -110,9 +124,26 @@ fn of_token(document: &Document, spot: Spot, index: usize) -> AnyView {
     let model = token.owner == Owner::Model;
     let trained = token.label.is_some();
     let near = 48;
-    let before: String = wire.get(..token.start).unwrap_or_default().chars().rev().take(near).collect::<Vec<_>>().into_iter().rev().collect();
-    let after: String = wire.get(token.end..).unwrap_or_default().chars().take(near).collect();
-    let here = wire.get(token.start..token.end).unwrap_or(&token.text).to_owned();
+    let before: String = wire
+        .get(..token.start)
+        .unwrap_or_default()
+        .chars()
+        .rev()
+        .take(near)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect();
+    let after: String = wire
+        .get(token.end..)
+        .unwrap_or_default()
+        .chars()
+        .take(near)
+        .collect();
+    let here = wire
+        .get(token.start..token.end)
+        .unwrap_or(&token.text)
+        .to_owned();
     let costs = token.frame.map(|frame| frame_cost(document, frame));
     let message_view = (side == Side::B)
         .then(|| token.message.map(|at| message_json(document, at, tone)))
@@ -144,26 +175,31 @@ fn of_token(document: &Document, spot: Spot, index: usize) -> AnyView {
 /// What a frame costs on both sides.
 fn frame_cost(document: &Document, frame: usize) -> Option<AnyView> {
     let kind = document.trajectory.frames.get(frame)?.kind;
-    let [a, b] = [Side::A, Side::B].map(|side| document.side(side).tally.frames.get(frame).copied());
+    let [a, b] =
+        [Side::A, Side::B].map(|side| document.side(side).tally.frames.get(frame).copied());
     let (a, b) = (a?, b?);
     document.side(Side::A).view.as_ref()?;
     let text = match b as i64 - a as i64 {
         0 => format!("{} on either side.", words::count(a, "token")),
-        more if more > 0 => format!("{} on side A, {b} on side B: {more} more.", words::count(a, "token")),
-        fewer => format!("{} on side A, {b} on side B: {} fewer.", words::count(a, "token"), fewer.unsigned_abs()),
+        more if more > 0 => format!(
+            "{} on side A, {b} on side B: {more} more.",
+            words::count(a, "token")
+        ),
+        fewer => format!(
+            "{} on side A, {b} on side B: {} fewer.",
+            words::count(a, "token"),
+            fewer.unsigned_abs()
+        ),
     };
-    Some(view! { <section><h3>{icons::kind_name(kind)}"frame "{frame}</h3><p>{text}</p></section> }.into_any())
+    Some(
+        view! { <section><h3>{icons::kind_name(kind)}"frame "{frame}</h3><p>{text}</p></section> }
+            .into_any(),
+    )
 }
 
 fn message_json(document: &Document, at: usize, tone: &'static str) -> Option<AnyView> {
     let message = document.conversation.messages.get(at)?;
-    let text = json::dumps_with(
-        &message.to_json(),
-        json::Style {
-            ascii: false,
-            indent: Some(1),
-        },
-    );
+    let text = json::dumps(&message.to_json());
     Some(view! { <section class=tone><h3>"Its message"</h3><div class="code js" dir="ltr">{json_text(&text)}</div></section> }.into_any())
 }
 
@@ -178,11 +214,16 @@ fn of_frame(document: &Document, at: usize) -> AnyView {
         formats::Payload::None => "nothing: the marker stands alone",
     };
     let learned = match frame.kind.owner() {
-        Owner::Model => "The model writes it, so it is trained: its marker and its content keep their ids as labels.",
+        Owner::Model => {
+            "The model writes it, so it is trained: its marker and its content keep their ids as labels."
+        }
         Owner::Runtime => "The runtime writes it, so the model reads it and is not trained on it.",
     };
     let message = document.message_of_frame(at).and_then(|m| {
-        Some(format!("{m}, {}", document.conversation.messages.get(m)?.role()))
+        Some(format!(
+            "{m}, {}",
+            document.conversation.messages.get(m)?.role()
+        ))
     });
     let text = content_text(frame);
     view! {

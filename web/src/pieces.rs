@@ -19,8 +19,14 @@ fn mark(c: char) -> Option<String> {
         '\u{a0}' => "⍽".into(),
         // Control and format characters (joiners, direction marks, the byte order mark) act on
         // their surroundings; their number shows them and keeps them from acting.
-        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => {
+        '\u{0}'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => {
             format!("U+{:04X}", u32::from(c))
         }
         _ => return None,

@@ -36,7 +36,11 @@ async fn fetch(url: &str) -> Result<Response, String> {
     if answer.ok() {
         Ok(answer)
     } else {
-        Err(format!("{url}: {} {}", answer.status(), answer.status_text()))
+        Err(format!(
+            "{url}: {} {}",
+            answer.status(),
+            answer.status_text()
+        ))
     }
 }
 
@@ -101,7 +105,9 @@ pub fn open(page: Page, at: usize) {
             // Another may have been chosen while this one came.
             Ok(trajectory) if page.sample.get_untracked() == at => page.open(trajectory),
             Ok(_) => {}
-            Err(error) => page.spoken.set(format!("The sample could not be opened. {error}")),
+            Err(error) => page
+                .spoken
+                .set(format!("The sample could not be opened. {error}")),
         }
     });
 }
@@ -115,7 +121,10 @@ pub fn load_tokenizer(page: Page) {
             Llama3Tokenizer::from_compact(&bytes).map_err(|error| error.to_string())
         };
         match read.await {
-            Ok(tokenizer) => page.tokenizer.set(Some(Shared::new(tokenizer))),
+            Ok(tokenizer) => {
+                page.tokenizer.set(Some(Shared::new(tokenizer)));
+                page.select_first();
+            }
             Err(error) => page
                 .tokenizer_error
                 .set(Some(format!("No tokenizer, so no tokens: {error}"))),

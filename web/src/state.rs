@@ -206,12 +206,7 @@ impl Page {
         let hover = RwSignal::new(None);
         let focus = RwSignal::new(None);
         let pin = RwSignal::new(None);
-        let link = Memo::new(move |_| {
-            hover
-                .get()
-                .or(focus.get())
-                .or(pin.get().map(Link::Frame))
-        });
+        let link = Memo::new(move |_| hover.get().or(focus.get()).or(pin.get().map(Link::Frame)));
         let linked_message = Memo::new(move |_| match link.get()? {
             Link::Frame(frame) => document.read().message_of_frame(frame),
             Link::Message(message) => Some(message),
@@ -271,6 +266,18 @@ impl Page {
         self.trajectory.set(trajectory);
         self.pin.set(first);
         self.live.cut_reset();
+        self.select_first();
+    }
+
+    /// Selects the first token of the pinned frame on side B, where there is most to explain.
+    pub fn select_first(self) {
+        let document = self.document.get_untracked();
+        let first = self
+            .pin
+            .get_untracked()
+            .and_then(|frame| document.side(Side::B).frame_tokens(frame).first().cloned())
+            .and_then(|range| Spot::of_token(&document, Side::B, range.start));
+        self.spot.set(first);
     }
 
     /// Changes one frame's content.

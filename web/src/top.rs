@@ -82,7 +82,11 @@ pub fn Top() -> impl IntoView {
     let engine = move || {
         let going = page.live.going();
         match (&*page.live.model.read(), going) {
-            (Model::Ready(info), Some(side)) => (true, true, format!("{}, side {} running", info.name, side.plate())),
+            (Model::Ready(info), Some(side)) => (
+                true,
+                true,
+                format!("{}, side {} running", info.name, side.plate()),
+            ),
             (Model::Ready(info), None) => (true, false, format!("{} ready", info.name)),
             (Model::Loading(..), _) => (false, true, "loading a model".to_owned()),
             (Model::None, _) => (false, false, "no model loaded".to_owned()),

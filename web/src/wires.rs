@@ -47,7 +47,10 @@ pub fn wires() -> AnyView {
     // Scrolling does not bubble, so it is caught on its way down.
     let on_scroll = Closure::<dyn Fn()>::new(redraw);
     let target = document();
-    let listener: js_sys::Function = on_scroll.as_ref().unchecked_ref::<js_sys::Function>().clone();
+    let listener: js_sys::Function = on_scroll
+        .as_ref()
+        .unchecked_ref::<js_sys::Function>()
+        .clone();
     let added = target.add_event_listener_with_callback_and_bool("scroll", &listener, true);
     let resized = window_event_listener(leptos::ev::resize, move |_| redraw());
     let kept = StoredValue::new_local((on_scroll, listener));
@@ -56,7 +59,8 @@ pub fn wires() -> AnyView {
         if added.is_ok() {
             kept.with_value(|(_, listener)| {
                 // Removing a listener that is gone is no failure.
-                let _ = target.remove_event_listener_with_callback_and_bool("scroll", listener, true);
+                let _ =
+                    target.remove_event_listener_with_callback_and_bool("scroll", listener, true);
             });
         }
     });
@@ -107,10 +111,7 @@ fn lines(frame: usize, page: crate::state::Page) -> Option<Drawing> {
         .collect::<Vec<_>>()
     };
     let base = rows.get_bounding_client_rect();
-    let (left, top) = (
-        -base.left(),
-        f64::from(rows.scroll_top()) - base.top(),
-    );
+    let (left, top) = (-base.left(), f64::from(rows.scroll_top()) - base.top());
     let from = rects(Side::A);
     let first = from.first()?;
     let mut drawing = Drawing {
@@ -123,8 +124,14 @@ fn lines(frame: usize, page: crate::state::Page) -> Option<Drawing> {
         let right = from.iter().max_by(|a, b| a.right().total_cmp(&b.right()))?;
         let spine = dom::find(".turn .mul")?.get_bounding_client_rect();
         let spine = spine.left() + spine.width() * 0.76 + left;
-        let start = (right.right() + left + 1.5, right.top() + right.height() / 2.0 + top);
-        let end = (target.left() + left - 1.5, target.top() + target.height() / 2.0 + top);
+        let start = (
+            right.right() + left + 1.5,
+            right.top() + right.height() / 2.0 + top,
+        );
+        let end = (
+            target.left() + left - 1.5,
+            target.top() + target.height() / 2.0 + top,
+        );
         drawing.paths.push(route(start, end, spine));
         drawing.dots.extend([start, end]);
     }
@@ -136,7 +143,8 @@ fn lines(frame: usize, page: crate::state::Page) -> Option<Drawing> {
         // A card scrolled out of its list has nothing to hang a line on.
         if anchor > list.top() && anchor < list.bottom() {
             let start = (-9.0, anchor + top);
-            let end = (first.left() + left - 1.5, first.top() + first.height() / 2.0 + top);
+            // It ends at the glyph beside the strip.
+            let end = (9.0, first.top() + first.height() / 2.0 + top);
             drawing.paths.push(route(start, end, 4.0));
         }
     }

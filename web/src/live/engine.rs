@@ -115,7 +115,10 @@ impl Live {
             }),
             Event::Adapter { adapter } => {
                 self.failure.update(|failure| {
-                    if failure.as_ref().is_some_and(|f| f.kind == FailureKind::NoGpu) {
+                    if failure
+                        .as_ref()
+                        .is_some_and(|f| f.kind == FailureKind::NoGpu)
+                    {
                         *failure = None;
                     }
                 });

@@ -56,7 +56,7 @@ fn Load() -> impl IntoView {
         }
     };
     view! {
-        <h3>"Load a model"<span class="muted">"a GGUF file of the Llama architecture"</span></h3>
+        <h3>"Load a model"<span class="muted">"GGUF, Llama architecture"</span></h3>
         <form class="get" on:submit=submit>
             <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a GGUF file"
                 placeholder="https://…/model.gguf" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
@@ -72,7 +72,7 @@ fn Load() -> impl IntoView {
                             input.set_value("");
                         }
                     }/></label>
-            <span class="muted">"or drop one here. It stays on this machine."</span>
+            <span class="muted">"or drop it here"</span>
             <label class="sel right">"context "<select aria-label="Longest context" prop:value=move || live.context.get().to_string()
                 on:change=move |event| if let Ok(context) = event_target_value(&event).parse() { live.context.set(context) }>
                 {[512_u32, 1024, 2048, 4096, 8192].map(|n| view! { <option value=n.to_string() selected={n == live.context.get_untracked()}>{n}</option> }).collect_view()}
@@ -136,7 +136,11 @@ fn loading(live: Live, name: String, progress: Progress) -> AnyView {
         total,
         seconds,
     } = progress;
-    let rate = if seconds > 0.2 { done as f64 / seconds } else { 0.0 };
+    let rate = if seconds > 0.2 {
+        done as f64 / seconds
+    } else {
+        0.0
+    };
     let mut line = words::bytes(done);
     if total > 0 {
         line.push_str(&format!(" of {}", words::bytes(total)));
@@ -144,10 +148,17 @@ fn loading(live: Live, name: String, progress: Progress) -> AnyView {
     if rate > 0.0 && done > 0 {
         line.push_str(&format!(", {}/s", words::bytes(rate as u64)));
         if total > done {
-            line.push_str(&format!(", {} left", words::seconds((total - done) as f64 / rate)));
+            line.push_str(&format!(
+                ", {} left",
+                words::seconds((total - done) as f64 / rate)
+            ));
         }
     }
-    let share = if total > 0 { done as f64 * 100.0 / total as f64 } else { 0.0 };
+    let share = if total > 0 {
+        done as f64 * 100.0 / total as f64
+    } else {
+        0.0
+    };
     view! {
         <h3>"Loading: "{words::stage(stage)}</h3>
         <p class="file mono" dir="ltr">{name}</p>
@@ -164,23 +175,29 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
         .map(|(kind, count)| format!("{kind} × {count}"))
         .collect::<Vec<_>>()
         .join(", ");
-    let licence = info.licence.unwrap_or_else(|| "not stated in the file".to_owned());
+    let licence = info
+        .licence
+        .unwrap_or_else(|| "not stated in the file".to_owned());
     let template = if info.chat_template {
         "its own chat template"
     } else {
         "no chat template: side B needs one"
     };
-    let software = if info.adapter.software { ", a CPU emulating a GPU" } else { "" };
+    let software = if info.adapter.software {
+        ", a CPU emulating a GPU"
+    } else {
+        ""
+    };
     view! {
-        <h3><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span></h3>
+        <h3><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
+            <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h3>
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
-            <dt>"memory"</dt><dd class="s">{words::bytes(info.weight_bytes)}" weights + "{words::bytes(info.cache_bytes)}" cache for "{info.context}" tokens on the GPU; "{words::bytes(info.wasm_bytes)}" in the worker"</dd>
+            <dt>"memory"</dt><dd class="s">{words::bytes(info.weight_bytes)}" weights + "{words::bytes(info.cache_bytes)}" cache for "{info.context}" tokens; "{words::bytes(info.wasm_bytes)}" in the worker"</dd>
             <dt>"GPU"</dt><dd class="s">{info.adapter.name}{software}</dd>
-            <dt>"prompt"</dt><dd class="s">{template}", vocabulary of "{info.vocabulary}</dd>
+            <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
-        <div class="acts"><button class="btn" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></div>
     }
     .into_any()
 }
@@ -215,14 +232,7 @@ fn Drawing() -> impl IntoView {
 }
 
 #[component]
-fn Slider<G, S>(
-    name: &'static str,
-    min: f64,
-    max: f64,
-    step: f64,
-    get: G,
-    set: S,
-) -> impl IntoView
+fn Slider<G, S>(name: &'static str, min: f64, max: f64, step: f64, get: G, set: S) -> impl IntoView
 where
     G: Fn(&engine::protocol::Sampling) -> f64 + Copy + Send + Sync + 'static,
     S: Fn(&mut engine::protocol::Sampling, f64) + Copy + Send + Sync + 'static,

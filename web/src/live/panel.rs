@@ -73,7 +73,10 @@ fn cuts(document: &Document) -> Vec<usize> {
     let mut cuts: Vec<usize> = (1..frames.len())
         .filter(|&at| is_model(at) && !is_model(at - 1))
         .collect();
-    if frames.last().is_some_and(|f| f.kind.owner() != formats::Owner::Model) {
+    if frames
+        .last()
+        .is_some_and(|f| f.kind.owner() != formats::Owner::Model)
+    {
         cuts.push(frames.len());
     }
     cuts
@@ -85,7 +88,11 @@ fn send(page: Page, side: Side) {
     if state.mode.get_untracked() == Mode::Free {
         let text = state.free.get_untracked();
         if text.is_empty() {
-            live.refuse(side, "The prompt is empty.".to_owned(), "Type some text for the model to continue.");
+            live.refuse(
+                side,
+                "The prompt is empty.".to_owned(),
+                "Type some text for the model to continue.",
+            );
         } else {
             live.generate(side, Prompt::Text { text });
         }
@@ -96,15 +103,23 @@ fn send(page: Page, side: Side) {
     let given = Trajectory { frames };
     let prompt = match side {
         Side::A => agenticml::render(&given, agenticml::View::Markers)
-            .map(|rendering| Prompt::Text { text: rendering.text() })
+            .map(|rendering| Prompt::Text {
+                text: rendering.text(),
+            })
             .map_err(|error| error.to_string()),
         Side::B => bridge::messages(&given)
-            .map(|conversation| Prompt::Messages { json: json::dumps(&conversation.to_json()) })
+            .map(|conversation| Prompt::Messages {
+                json: json::dumps(&conversation.to_json()),
+            })
             .map_err(|error| error.to_string()),
     };
     match prompt {
         Ok(prompt) => live.generate(side, prompt),
-        Err(error) => live.refuse(side, error, "Change the frame that is named, or send fewer frames."),
+        Err(error) => live.refuse(
+            side,
+            error,
+            "Change the frame that is named, or send fewer frames.",
+        ),
     }
 }
 
@@ -117,9 +132,7 @@ fn Ask(side: Side) -> impl IntoView {
     let ready = move || matches!(*live.model.read(), Model::Ready(_));
     let other = move || live.side(side.other()).is_going();
     let why_not = move || {
-        if !ready() {
-            "Load a model first."
-        } else if other() {
+        if other() {
             "The other side is generating."
         } else {
             "Continue this prompt."
@@ -156,11 +169,12 @@ fn Ask(side: Side) -> impl IntoView {
             </Show>
             <span class="right"></span>
             <Show when=move || !ready()>
-                <button class="btn" data-testid="open-model" on:click=move |_| { page.dock.set(Dock::Model); page.pane.set(Pane::Dock); crate::app::focus_model(); }>"Load a model …"</button>
+                <button class="btn pri" data-testid="open-model" on:click=move |_| { page.dock.set(Dock::Model); page.pane.set(Pane::Dock); crate::app::focus_model(); }>"Load a model …"</button>
             </Show>
-            <Show when=move || state.is_going() fallback=move || view! {
-                <button class="btn pri" data-testid="generate" title=why_not disabled=move || !ready() || other() on:click=move |_| send(page, side)>"Generate"</button>
-            }>
+            <Show when=move || !state.is_going() && ready()>
+                <button class="btn pri" data-testid="generate" title=why_not disabled=other on:click=move |_| send(page, side)>"Generate"</button>
+            </Show>
+            <Show when=move || state.is_going()>
                 <button class="btn stop" data-testid="stop" on:click=move |_| live.stop()>"Stop "<kbd>"Esc"</kbd></button>
             </Show>
         </div>
@@ -240,15 +254,16 @@ fn SeenPrompt(side: Side) -> impl IntoView {
         }
         let count = seen.tokens.len();
         let open = RwSignal::new(false);
-        let reused = (seen.reused > 0)
-            .then(|| format!(", {} of them still in the cache", seen.reused));
+        let reused =
+            (seen.reused > 0).then(|| format!(", {} of them still in the cache", seen.reused));
         let chips = move || {
             open.get().then(|| {
                 seen.tokens
                     .iter()
                     .enumerate()
                     .map(|(at, (id, text))| {
-                        let special = text.starts_with("<|") && text.ends_with("|>") && text.len() > 4;
+                        let special =
+                            text.starts_with("<|") && text.ends_with("|>") && text.len() > 4;
                         plain_chip(*id, text, special, false, at)
                     })
                     .collect_view()
@@ -297,7 +312,7 @@ fn Output(side: Side) -> impl IntoView {
         <Show when=move || !any() && state.failure.read().is_none()>
             <div class="idle">
                 {(side == Side::A || page.view(Side::A).get_untracked() != crate::state::View::Live).then(no_gpu).flatten()}
-                <p class="muted">"Press Generate to let the model continue from here. Nothing leaves this browser."</p>
+                <p class="muted">{move || if matches!(*page.live.model.read(), Model::Ready(_)) { "Generate lets the model continue from here." } else { "Load a model, and it continues from here." }}" Nothing leaves this browser."</p>
             </div>
         </Show>
     }
@@ -311,11 +326,19 @@ fn Figures(side: Side) -> impl IntoView {
     let dash = || "—".to_owned();
     let rate = move || {
         let stats = state.stats.get();
-        if stats.tokens_per_second > 0.0 { format!("{:.1}", stats.tokens_per_second) } else { dash() }
+        if stats.tokens_per_second > 0.0 {
+            format!("{:.1}", stats.tokens_per_second)
+        } else {
+            dash()
+        }
     };
     let first = move || {
         let stats = state.stats.get();
-        if stats.new_tokens > 0 { words::seconds(stats.first_token_seconds) } else { dash() }
+        if stats.new_tokens > 0 {
+            words::seconds(stats.first_token_seconds)
+        } else {
+            dash()
+        }
     };
     let new = move || state.stats.read().new_tokens;
     let prompt = move || state.stats.read().prompt_tokens;

@@ -20,7 +20,12 @@ pub fn Heads() -> impl IntoView {
 fn Head(side: Side) -> impl IntoView {
     let page = page();
     let view = page.view(side);
-    let is_live = move || view.get() == View::Live;
+    // Both live: the place belongs to what is written.
+    let both_live = move || {
+        Side::BOTH
+            .into_iter()
+            .all(|side| page.view(side).get() == View::Live)
+    };
     let tokens = move || page.document.read().side(side).tally.tokens;
     let trained = move || page.document.read().side(side).tally.trained;
     let figure = move |n: usize| {
@@ -76,7 +81,7 @@ fn Head(side: Side) -> impl IntoView {
                     </Show>
                 </span>
             </div>
-            <Show when=move || !is_live()>
+            <Show when=move || !both_live()>
                 <Ruler side/>
                 <Excerpt side/>
             </Show>

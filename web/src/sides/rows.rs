@@ -201,7 +201,11 @@ fn strip_of_message(
     first: usize,
 ) -> AnyView {
     let label = message.map_or("Tokens".to_owned(), |message| {
-        let role = document.conversation.messages.get(message).map_or("", |m| m.role());
+        let role = document
+            .conversation
+            .messages
+            .get(message)
+            .map_or("", |m| m.role());
         format!("Tokens of message {message}, {role}")
     });
     view! { {role(document, message)}{strip(doc, shown, first, label)} }.into_any()

@@ -34,7 +34,11 @@ pub fn Ruler(side: Side) -> impl IntoView {
         let (ranges, class) = match page.link.get() {
             Some(Link::Frame(frame)) => (
                 doc.frame_tokens(frame),
-                document.trajectory.frames.get(frame).map_or("k-turn", |f| crate::document::class(f.kind)),
+                document
+                    .trajectory
+                    .frames
+                    .get(frame)
+                    .map_or("k-turn", |f| crate::document::class(f.kind)),
             ),
             Some(Link::Message(message)) => (
                 rows::runs(doc.tokens().iter().map(|t| t.message == Some(message)), 0)

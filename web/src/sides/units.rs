@@ -61,13 +61,19 @@ pub fn message(document: &Document, at: usize) -> AnyView {
     let mut pieces = Vec::new();
     let mut done = 0;
     for span in &origin.content {
-        let (Some(before), Some(inside)) =
-            (text.get(done..span.range.start), text.get(span.range.clone()))
-        else {
+        let (Some(before), Some(inside)) = (
+            text.get(done..span.range.start),
+            text.get(span.range.clone()),
+        ) else {
             break;
         };
         pieces.push(before.to_owned().into_any());
-        pieces.push(part(page, span.frame, span.kind, inside.to_owned().into_any()));
+        pieces.push(part(
+            page,
+            span.frame,
+            span.kind,
+            inside.to_owned().into_any(),
+        ));
         done = span.range.end;
     }
     pieces.push(text.get(done..).unwrap_or_default().to_owned().into_any());
@@ -87,7 +93,7 @@ pub fn message(document: &Document, at: usize) -> AnyView {
                 Some(frame) => part(page, frame, formats::FrameKind::Action, body),
                 None => body,
             };
-            view! { <p class="bd js"><span class="muted">{id}" "</span>{body}</p> }
+            view! { <p class="bd js">{body}<span class="muted">" "{id}</span></p> }
         })
         .collect_view();
     let answers = message
@@ -103,7 +109,12 @@ pub fn message(document: &Document, at: usize) -> AnyView {
     .into_any()
 }
 
-fn part(page: crate::state::Page, frame: usize, kind: formats::FrameKind, body: AnyView) -> AnyView {
+fn part(
+    page: crate::state::Page,
+    frame: usize,
+    kind: formats::FrameKind,
+    body: AnyView,
+) -> AnyView {
     view! {
         <span class=format!("upart {}", class(kind)) class:lk=move || page.link.get() == Some(Link::Frame(frame))
             data-frame=frame>{body}</span>

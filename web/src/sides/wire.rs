@@ -12,7 +12,11 @@ pub fn wire(document: &Document, side: Side, segments: Range<usize>) -> AnyView 
     let page = page();
     let doc = document.side(side);
     let readable = page.readable.get();
-    let shown = if readable { doc.readable() } else { &doc.rendering };
+    let shown = if readable {
+        doc.readable()
+    } else {
+        &doc.rendering
+    };
     shown
         .segments
         .get(segments)
