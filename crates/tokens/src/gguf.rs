@@ -13,8 +13,8 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::{
-    AddedToken, Model, OffsetType, PreTokenizedString, PreTokenizer,
-    SplitDelimiterBehavior, Tokenizer,
+    AddedToken, Model, OffsetType, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior,
+    Tokenizer,
 };
 
 /// What a GGUF file says about its tokenizer, as plain data.
@@ -113,7 +113,6 @@ const STOP_NAMES: [&str; 8] = [
     "</s>",
 ];
 
-
 /// Llama 3's and Qwen 2's patterns, which differ in how many digits make a word.
 fn split_pattern(digits: &str) -> String {
     [
@@ -131,7 +130,10 @@ fn words(name: &str) -> Result<(Vec<PreTokenizerWrapper>, bool), GgufTokenizerEr
         let pattern = SplitPattern::Regex(split_pattern(digits));
         let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
             .map_err(|error| GgufTokenizerError::Inconsistent(error.to_string()))?;
-        Ok(vec![split.into(), ByteLevel::new(false, true, false).into()])
+        Ok(vec![
+            split.into(),
+            ByteLevel::new(false, true, false).into(),
+        ])
     };
     match name {
         "llama-bpe" | "llama3" | "llama-v3" => Ok((split(r"\p{N}{1,3}")?, true)),
@@ -148,7 +150,18 @@ impl GgufTokenizer {
     /// # Errors
     /// When the kind or the pre-tokenizer is unknown, or when the lists contradict each other.
     pub fn new(parts: Parts) -> Result<Self, GgufTokenizerError> {
-        let Parts { model, pre, tokens, types, merges, bos, eos, eot, eom, add_bos } = parts;
+        let Parts {
+            model,
+            pre,
+            tokens,
+            types,
+            merges,
+            bos,
+            eos,
+            eot,
+            eom,
+            add_bos,
+        } = parts;
         if model != "gpt2" {
             return Err(GgufTokenizerError::Model(model));
         }
@@ -185,7 +198,9 @@ impl GgufTokenizer {
         };
         let mut stops: Vec<u32> = [eos, eot, eom].into_iter().flatten().collect();
         stops.extend(STOP_NAMES.iter().filter_map(|name| named(name)));
-        let eot = eot.or_else(|| named("<|eot_id|>")).or_else(|| named("<|im_end|>"));
+        let eot = eot
+            .or_else(|| named("<|eot_id|>"))
+            .or_else(|| named("<|im_end|>"));
         let added: Vec<AddedToken> = tokens
             .iter()
             .zip(&kinds)
@@ -203,10 +218,12 @@ impl GgufTokenizer {
                 None => Err(GgufTokenizerError::Merge { index, merge }),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let vocabulary: AHashMap<String, u32> =
-            tokens.into_iter().zip(0u32..).collect();
+        let vocabulary: AHashMap<String, u32> = tokens.into_iter().zip(0u32..).collect();
         if vocabulary.len() != count {
-            let what = format!("{} of {count} tokens are listed twice", count - vocabulary.len());
+            let what = format!(
+                "{} of {count} tokens are listed twice",
+                count - vocabulary.len()
+            );
             return Err(GgufTokenizerError::Inconsistent(what));
         }
         let bpe = BPE::builder()
