@@ -15,7 +15,8 @@ use crate::site::Engine;
 const OWN: &str = "AgenticML Playground is licensed under MIT (LICENSE-MIT.txt) or Apache-2.0 (LICENSE-APACHE.txt), \
 as you choose.\n\n\
 llama-vocabulary.txt   the tokenizer's vocabulary (assets/llama3-*.tok)\n\
-rust-crates.txt        the Rust crates compiled into the two WebAssembly programs\n";
+rust-crates.txt        the Rust crates compiled into the WebAssembly programs; the Rust standard library, also \
+compiled in, is MIT OR Apache-2.0\n";
 
 /// Writes our licences, the vocabulary's notice, and name, version, licence and licence texts of every
 /// crate that is compiled into the site.

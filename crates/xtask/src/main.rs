@@ -11,6 +11,7 @@ mod suite;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -64,9 +65,19 @@ enum Task {
     Screens,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
     let project = Project::find()?;
-    match Arguments::parse().task {
+    match task {
         Task::Setup { tests } => {
             setup::build_tools(&project)?;
             if tests {

@@ -70,8 +70,8 @@ struct Program {
     profile: &'static str,
     /// Name of the written files.
     name: &'static str,
-    /// Options for wasm-opt.
-    optimize: &'static [&'static str],
+    /// Level for wasm-opt.
+    optimize: &'static str,
 }
 
 const PAGE: Program = Program {
@@ -79,14 +79,14 @@ const PAGE: Program = Program {
     module: "page.wasm",
     profile: "page",
     name: "page",
-    optimize: &["-Oz"],
+    optimize: "-Oz",
 };
 const ENGINE: Program = Program {
     package: "worker",
     module: "worker.wasm",
     profile: "release",
     name: "engine",
-    optimize: &["-O2"],
+    optimize: "-O2",
 };
 
 /// Builds everything and writes the site to `out`, which is replaced.
@@ -200,18 +200,18 @@ fn compile(
     if !recipe.finish {
         return Ok(folder);
     }
+    // The features are those that the module itself lists; with more, wasm-opt would use some that
+    // browsers do not have.
     let optimized = project.target.join("optimized").join(program.name);
     refresh(
         &optimized,
-        &format!("{} {}", key(&[&bound])?, program.optimize.join(" ")),
+        &format!("{} {}", key(&[&bound])?, program.optimize),
         || {
             copy_all(&folder, &optimized)?;
             process::run(
                 process::command(project, "node")
                     .arg(project.npm("binaryen/bin/wasm-opt"))
-                    .args(program.optimize)
-                    // The module's own list of features is gone with its producers section.
-                    .args(["--all-features", "-o"])
+                    .args([program.optimize, "-o"])
                     .arg(optimized.join(bound.file_name().context("a module without a name")?))
                     .arg(&bound),
             )

@@ -9,7 +9,8 @@ use crate::process;
 use crate::project::Project;
 use crate::site::Part;
 
-/// Compresses each named file to `<file>.br` with Node's brotli, several at a time.
+/// Compresses each named file to `<file>.br` with Node's brotli, several at a time. A module that an engine
+/// refuses is an error.
 const COMPRESS: &str = "
 import { readFileSync, writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -17,6 +18,7 @@ import { brotliCompress, constants as c } from 'node:zlib';
 const compress = promisify(brotliCompress);
 await Promise.all(process.argv.slice(1).map(async (file) => {
   const data = readFileSync(file);
+  if (file.endsWith('.wasm') && !WebAssembly.validate(data)) throw new Error(file + ' is not valid WebAssembly');
   const params = { [c.BROTLI_PARAM_QUALITY]: 11, [c.BROTLI_PARAM_LGWIN]: 24, [c.BROTLI_PARAM_SIZE_HINT]: data.length };
   writeFileSync(file + '.br', await compress(data, { params }));
 }));
