@@ -14,7 +14,11 @@ use serde_json::{Value, json};
 use weights::source::FileSource;
 
 #[derive(Parser)]
-#[command(name = "playground", version, about = "AgenticML Playground on the command line")]
+#[command(
+    name = "playground",
+    version,
+    about = "AgenticML Playground on the command line"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -96,10 +100,21 @@ fn main() -> ExitCode {
                     (_, _, Some(json)) => Prompt::Messages { json },
                     _ => return Err(anyhow!("give --prompt, --prompt-tokens or --messages")),
                 };
-                let sampling = Sampling { temperature, top_k, top_p, min_p, seed };
+                let sampling = Sampling {
+                    temperature,
+                    top_k,
+                    top_p,
+                    min_p,
+                    seed,
+                };
                 generate(&model, &prompt, &sampling, max_tokens, context).await
             }
-            Command::Logits { model, tokens, top, all } => logits(&model, &tokens, top, all).await,
+            Command::Logits {
+                model,
+                tokens,
+                top,
+                all,
+            } => logits(&model, &tokens, top, all).await,
         }
     });
     match done {
@@ -122,11 +137,19 @@ async fn generate(
     context: u32,
 ) -> anyhow::Result<Value> {
     let mut engine = Engine::new(StopFlag::default());
-    let info = engine.load(open(model)?, context, &|_| {}).await.map_err(failed)?;
-    eprintln!("{} on {}, loaded in {:.1} s", info.name, info.adapter.name, info.seconds);
+    let info = engine
+        .load(open(model)?, context, &|_| {})
+        .await
+        .map_err(failed)?;
+    eprintln!(
+        "{} on {}, loaded in {:.1} s",
+        info.name, info.adapter.name, info.seconds
+    );
     let told = std::cell::RefCell::new(Vec::new());
     engine
-        .generate(0, prompt, sampling, max_tokens, &|event| told.borrow_mut().push(event))
+        .generate(0, prompt, sampling, max_tokens, &|event| {
+            told.borrow_mut().push(event)
+        })
         .await
         .map_err(failed)?;
     let mut answer = json!({ "prompt_ids": [], "ids": [], "text": "" });
@@ -134,7 +157,12 @@ async fn generate(
     for event in told.into_inner() {
         match event {
             Event::Prompt { ids, .. } => answer["prompt_ids"] = json!(ids),
-            Event::Token { id, text: piece, special, .. } => {
+            Event::Token {
+                id,
+                text: piece,
+                special,
+                ..
+            } => {
                 ids.push(id);
                 if !special {
                     text.push_str(&piece);

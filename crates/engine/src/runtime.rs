@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use formats::template::{ChatTemplate, TemplateInput};
 use llama::{Gpu, GpuError, LoadError, Sampling as Choice, Session, SessionError};
-use tokens::gguf::GgufTokenizer;
+use tokens::gguf::{GgufTokenizer, Parts};
 use web_time::Instant;
-use weights::gguf::{Gguf, HeaderError, read_header};
+use weights::gguf::{Gguf, HeaderError, TokenizerParts, read_header};
 use weights::{ByteSource, SourceError};
 
 use crate::protocol::{
@@ -57,7 +57,11 @@ struct Model {
 impl Engine {
     /// An engine that stops when `stop` is raised.
     pub fn new(stop: StopFlag) -> Self {
-        Self { gpu: None, model: None, stop }
+        Self {
+            gpu: None,
+            model: None,
+            stop,
+        }
     }
 
     /// Finds the GPU, once.
@@ -68,7 +72,10 @@ impl Engine {
         if self.gpu.is_none() {
             self.gpu = Some(Gpu::open().await.map_err(|error| gpu_failure(&error))?);
         }
-        self.gpu.as_ref().map(adapter).ok_or_else(|| internal("the GPU vanished"))
+        self.gpu
+            .as_ref()
+            .map(adapter)
+            .ok_or_else(|| internal("the GPU vanished"))
     }
 
     /// Drops the model.
@@ -89,28 +96,47 @@ impl Engine {
         let start = Instant::now();
         self.model = None;
         let report = |stage, done, total| {
-            emit(Event::Progress { stage, done, total, seconds: start.elapsed().as_secs_f64() });
+            emit(Event::Progress {
+                stage,
+                done,
+                total,
+                seconds: start.elapsed().as_secs_f64(),
+            });
         };
         report(Stage::Device, 0, 0);
         self.probe().await?;
-        let gpu = self.gpu.clone().ok_or_else(|| internal("the GPU vanished"))?;
+        let gpu = self
+            .gpu
+            .clone()
+            .ok_or_else(|| internal("the GPU vanished"))?;
         report(Stage::Header, 0, source.size().unwrap_or(0));
-        let mut header = read_header(&mut source).await.map_err(|error| load_failure(&error.into()))?;
+        let mut header = read_header(&mut source)
+            .await
+            .map_err(|error| load_failure(&error.into()))?;
         if self.stop.is_raised() {
             return Err(load_failure(&LoadError::Stopped));
         }
         llama::load::config(&header).map_err(|error| load_failure(&error))?;
-        let parts = header.tokenizer_parts().map_err(|error| load_failure(&error.into()))?;
+        let parts = header
+            .tokenizer_parts()
+            .map_err(|error| load_failure(&error.into()))?;
         let template = parts.chat_template.clone();
-        let tokenizer = GgufTokenizer::new(parts).map_err(|error| Failure {
+        let tokenizer = GgufTokenizer::new(tokenizer_parts(parts)).map_err(|error| Failure {
             kind: FailureKind::Unsupported,
             message: format!("the tokenizer of this file cannot be used: {error}"),
             advice: "Try another GGUF of the same model.".to_owned(),
         })?;
         // The vocabulary is the bulk of the header and lives on in the tokenizer.
-        header.metadata.retain(|key, _| !key.starts_with("tokenizer.ggml."));
+        header
+            .metadata
+            .retain(|key, _| !key.starts_with("tokenizer.ggml."));
 
-        let total = header.tensors.iter().map(|tensor| tensor.end()).max().unwrap_or(0);
+        let total = header
+            .tensors
+            .iter()
+            .map(|tensor| tensor.end())
+            .max()
+            .unwrap_or(0);
         let loaded = llama::load(&gpu, &mut source, &header, |done| {
             report(Stage::Weights, done.min(total), total);
             !self.stop.is_raised()
@@ -128,9 +154,23 @@ impl Engine {
         let mut session = Session::new(gpu.clone(), loaded, context as usize)
             .await
             .map_err(|error| gpu_failure(&error))?;
-        warm_up(&mut session).await.map_err(|error| session_failure(&error))?;
-        let info = describe(&header, &session, &tokenizer, &source.name(), template.is_some(), &gpu, start);
-        self.model = Some(Model { session, tokenizer, template });
+        warm_up(&mut session)
+            .await
+            .map_err(|error| session_failure(&error))?;
+        let info = describe(
+            &header,
+            &session,
+            &tokenizer,
+            &source.name(),
+            template.is_some(),
+            &gpu,
+            start,
+        );
+        self.model = Some(Model {
+            session,
+            tokenizer,
+            template,
+        });
         Ok(info)
     }
 
@@ -159,7 +199,12 @@ impl Engine {
         let tokenizer = &model.tokenizer;
         let session = &mut model.session;
         let pieces = ids.iter().map(|id| tokenizer.piece_text(*id)).collect();
-        emit(Event::Prompt { job, ids: ids.clone(), pieces, reused: session.reusable(&ids) as u32 });
+        emit(Event::Prompt {
+            job,
+            ids: ids.clone(),
+            pieces,
+            reused: session.reusable(&ids) as u32,
+        });
 
         let choice = Choice {
             temperature: sampling.temperature,
@@ -168,14 +213,21 @@ impl Engine {
             min_p: sampling.min_p,
             seed: sampling.seed,
         };
-        let mut stats = Stats { prompt_tokens: ids.len() as u32, ..Stats::default() };
+        let mut stats = Stats {
+            prompt_tokens: ids.len() as u32,
+            ..Stats::default()
+        };
         let finish = |reason, stats: Stats| emit(Event::Finished { job, reason, stats });
         let prefill = session
             .prefill(&ids, |_| !stop.is_raised())
             .await
             .map_err(|error| session_failure(&error))?;
         if !prefill.complete || max_tokens == 0 {
-            let reason = if prefill.complete { StopReason::MaxTokens } else { StopReason::Stopped };
+            let reason = if prefill.complete {
+                StopReason::MaxTokens
+            } else {
+                StopReason::Stopped
+            };
             finish(reason, stats);
             return Ok(());
         }
@@ -203,7 +255,13 @@ impl Engine {
             } else {
                 decoder.push(id)
             };
-            emit(Event::Token { job, id, text, special, rate: stats.tokens_per_second });
+            emit(Event::Token {
+                job,
+                id,
+                text,
+                special,
+                rate: stats.tokens_per_second,
+            });
             if tokenizer.is_stop(id) {
                 break StopReason::StopToken;
             }
@@ -232,7 +290,7 @@ impl Model {
         };
         match prompt {
             Prompt::Ids { ids } => Ok(ids.clone()),
-            Prompt::Text { text } => Ok(self.tokenizer.encode(text, true)),
+            Prompt::Text { text } => self.tokenize(text),
             Prompt::Messages { json } => {
                 let Some(source) = &self.template else {
                     return Err(refuse(
@@ -241,9 +299,13 @@ impl Model {
                     ));
                 };
                 let messages: serde_json::Value = serde_json::from_str(json).map_err(|error| {
-                    refuse(format!("the messages are not valid JSON: {error}"), "Mend the JSON.")
+                    refuse(
+                        format!("the messages are not valid JSON: {error}"),
+                        "Mend the JSON.",
+                    )
                 })?;
-                let name = |id: Option<u32>| id.map_or(String::new(), |id| self.tokenizer.piece_text(id));
+                let name =
+                    |id: Option<u32>| id.map_or(String::new(), |id| self.tokenizer.piece_text(id));
                 let input = TemplateInput {
                     bos_token: name(self.tokenizer.bos()),
                     eos_token: name(self.tokenizer.eos()),
@@ -261,9 +323,31 @@ impl Model {
                         )
                     })?;
                 // The template writes BOS itself where the model wants one.
-                Ok(self.tokenizer.encode(&text, true))
+                self.tokenize(&text)
             }
         }
+    }
+
+    fn tokenize(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.tokenizer
+            .encode(text, true)
+            .map_err(|error| internal(&error.to_string()))
+    }
+}
+
+/// What `weights` reads and `tokens` takes; the two rooms do not know each other.
+fn tokenizer_parts(parts: TokenizerParts) -> Parts {
+    Parts {
+        model: parts.model,
+        pre: parts.pre,
+        tokens: parts.tokens,
+        types: parts.types,
+        merges: parts.merges,
+        bos: parts.bos,
+        eos: parts.eos,
+        eot: parts.eot,
+        eom: parts.eom,
+        add_bos: parts.add_bos,
     }
 }
 
@@ -298,7 +382,13 @@ fn describe(
     gpu: &Gpu,
     start: Instant,
 ) -> ModelInfo {
-    let text = |key: &str| header.metadata.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+    let text = |key: &str| {
+        header
+            .metadata
+            .get(key)
+            .and_then(|value| value.as_str())
+            .map(str::to_owned)
+    };
     let mut types: Vec<(String, u32)> = Vec::new();
     for tensor in &header.tensors {
         let name = tensor.kind.name();
@@ -356,7 +446,11 @@ fn gpu_failure(error: &GpuError) -> Failure {
             "Load the model again. If it happens again, reload the page.",
         ),
     };
-    Failure { kind, message: error.to_string(), advice: advice.to_owned() }
+    Failure {
+        kind,
+        message: error.to_string(),
+        advice: advice.to_owned(),
+    }
 }
 
 fn load_failure(error: &LoadError) -> Failure {
@@ -365,7 +459,9 @@ fn load_failure(error: &LoadError) -> Failure {
         LoadError::Source(source) | LoadError::Header(HeaderError::Source(source)) => {
             return source_failure(source);
         }
-        LoadError::Gguf(_) | LoadError::Header(HeaderError::Gguf { .. }) | LoadError::Inconsistent(_) => (
+        LoadError::Gguf(_)
+        | LoadError::Header(HeaderError::Gguf { .. })
+        | LoadError::Inconsistent(_) => (
             FailureKind::BadFile,
             "Check that the whole file was downloaded and that it is a GGUF model.",
         ),
@@ -375,20 +471,33 @@ fn load_failure(error: &LoadError) -> Failure {
         ),
         LoadError::Stopped => (FailureKind::BadRequest, "Press Load to start again."),
     };
-    Failure { kind, message: error.to_string(), advice: advice.to_owned() }
+    Failure {
+        kind,
+        message: error.to_string(),
+        advice: advice.to_owned(),
+    }
 }
 
 fn source_failure(error: &SourceError) -> Failure {
     let (kind, advice) = match error {
-        SourceError::PastEnd { .. } => {
-            (FailureKind::BadFile, "The file is cut short; download it again.")
-        }
-        SourceError::WebPage { .. } => {
-            (FailureKind::BadFile, "Use the address of the file itself, not of a page about it.")
-        }
-        _ => (FailureKind::Network, "Check the address and the connection, then press Load again."),
+        SourceError::PastEnd { .. } => (
+            FailureKind::BadFile,
+            "The file is cut short; download it again.",
+        ),
+        SourceError::WebPage { .. } => (
+            FailureKind::BadFile,
+            "Use the address of the file itself, not of a page about it.",
+        ),
+        _ => (
+            FailureKind::Network,
+            "Check the address and the connection, then press Load again.",
+        ),
     };
-    Failure { kind, message: error.to_string(), advice: advice.to_owned() }
+    Failure {
+        kind,
+        message: error.to_string(),
+        advice: advice.to_owned(),
+    }
 }
 
 fn session_failure(error: &SessionError) -> Failure {
@@ -398,5 +507,9 @@ fn session_failure(error: &SessionError) -> Failure {
         SessionError::UnknownId { .. } => "Use ids of this model's own tokenizer.",
         SessionError::Empty => "Write a prompt.",
     };
-    Failure { kind: FailureKind::BadRequest, message: error.to_string(), advice: advice.to_owned() }
+    Failure {
+        kind: FailureKind::BadRequest,
+        message: error.to_string(),
+        advice: advice.to_owned(),
+    }
 }

@@ -111,7 +111,10 @@ mod tests {
                 linear: 1.0,
                 divisors: Some(llama3_divisors(500_000.0, 128, factor, 8192.0)),
             };
-            let plain = Rope { divisors: None, ..rope.clone() };
+            let plain = Rope {
+                divisors: None,
+                ..rope.clone()
+            };
             let (scaled, plain) = (rope.frequencies(128), plain.frequencies(128));
             assert_eq!(scaled[0], plain[0]);
             assert!((plain[63] / scaled[63] - factor).abs() < 1e-9);
@@ -120,7 +123,11 @@ mod tests {
 
     #[test]
     fn table_matches_double_precision_far_out() {
-        let rope = Rope { theta: 500_000.0, linear: 1.0, divisors: None };
+        let rope = Rope {
+            theta: 500_000.0,
+            linear: 1.0,
+            divisors: None,
+        };
         let positions = 8193;
         let table = rope.table(64, positions);
         for position in [0, 1, 8191, 8192] {

@@ -31,7 +31,7 @@ pub enum GpuError {
 ///
 /// A CPU that emulates a GPU runs one row per invocation fastest, since workgroup barriers are
 /// ruinous there; a GPU needs many invocations per row to reach its memory bandwidth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
     /// One invocation computes whole rows.
     Rows,
@@ -70,7 +70,9 @@ pub struct Gpu {
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gpu").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Gpu")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,23 +106,33 @@ impl Gpu {
         let limits = setup.device.limits();
         let raw = setup.adapter.get_info();
         let software = raw.device_type == wgpu::DeviceType::Cpu
-            || ["swiftshader", "llvmpipe", "lavapipe"]
-                .iter()
-                .any(|name| format!("{} {}", raw.name, raw.driver).to_lowercase().contains(name));
+            || ["swiftshader", "llvmpipe", "lavapipe"].iter().any(|name| {
+                format!("{} {}", raw.name, raw.driver)
+                    .to_lowercase()
+                    .contains(name)
+            });
         let name = [raw.name.as_str(), raw.driver.as_str()]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join(", ");
         let info = AdapterInfo {
-            name: if name.is_empty() { "WebGPU adapter".to_owned() } else { name },
+            name: if name.is_empty() {
+                "WebGPU adapter".to_owned()
+            } else {
+                name
+            },
             software,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
         };
         let anchor = Tensor::<1>::from_data([0.0f32], &device);
         let client = primitive(&anchor).client;
-        let spread = if software { Spread::Rows } else { Spread::Lanes };
+        let spread = if software {
+            Spread::Rows
+        } else {
+            Spread::Lanes
+        };
         Ok(Self {
             device,
             setup,
@@ -174,7 +186,13 @@ impl Gpu {
         let client = self.client.clone();
         let handle = client.memory_persistent_allocation((), |()| client.empty(len * 4));
         let place = primitive(&self.anchor).device;
-        CubeTensor::new_contiguous(self.client.clone(), place, Shape::from([len]), handle, dtype)
+        CubeTensor::new_contiguous(
+            self.client.clone(),
+            place,
+            Shape::from([len]),
+            handle,
+            dtype,
+        )
     }
 
     /// Writes `data` at `offset` (both in 32-bit words) of `buffer`.
@@ -182,9 +200,13 @@ impl Gpu {
         let total = buffer.size_in_used();
         let (start, len) = (offset as u64 * 4, data.len() as u64 * 4);
         debug_assert!(start + len <= total, "write past the end of a buffer");
-        let target = buffer.clone().offset_start(start).offset_end(total - start - len);
+        let target = buffer
+            .clone()
+            .offset_start(start)
+            .offset_end(total - start - len);
         let bytes = bytemuck::cast_slice::<u32, u8>(data).to_vec();
-        self.client.write(&target, cubecl::bytes::Bytes::from_bytes_vec(bytes));
+        self.client
+            .write(&target, cubecl::bytes::Bytes::from_bytes_vec(bytes));
     }
 
     /// Queues one kernel. Buffers are bound in the order given.
@@ -194,7 +216,8 @@ impl Gpu {
             arguments = arguments.with_buffer((*buffer).clone().binding());
         }
         let dim = CubeDim::new_3d(kernel.group_size(), 1, 1);
-        self.launches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.launches
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.client.launch(
             Box::new(burn_wgpu::SourceKernel::new(kernel, dim)),
             CubeCount::Static(groups[0], groups[1], groups[2]),
@@ -204,7 +227,9 @@ impl Gpu {
 
     /// Hands the queued work to the GPU without waiting for it.
     pub(crate) fn submit(&self) -> Result<(), GpuError> {
-        self.client.flush().map_err(|error| GpuError::Fault(error.to_string()))?;
+        self.client
+            .flush()
+            .map_err(|error| GpuError::Fault(error.to_string()))?;
         self.check()
     }
 

@@ -39,10 +39,20 @@ pub(crate) enum Epilogue {
 pub(crate) enum Kernel {
     /// Rows of an embedding table: `x[token] = table[ids[token]]`, for ids within
     /// `first .. first + rows`. Buffers: words, scales (quantized layouts), step, ids, x.
-    Embed { layout: Layout, cols: u32, first: u32, rows: u32 },
+    Embed {
+        layout: Layout,
+        cols: u32,
+        first: u32,
+        rows: u32,
+    },
     /// `out[token] = x[token] / rms(x[token]) * weight`, or only the last token's.
     /// Buffers: x, weight, step, out.
-    Norm { dim: u32, eps_bits: u32, last: bool, spread: Spread },
+    Norm {
+        dim: u32,
+        eps_bits: u32,
+        last: bool,
+        spread: Spread,
+    },
     /// `y[token] = epilogue(W x[token])` with `W` of `rows × cols`, written at `row_start` of rows
     /// `stride` apart. Buffers: words, scales (quantized layouts), step, x, y.
     Linear {
@@ -57,13 +67,30 @@ pub(crate) enum Kernel {
     },
     /// `y[token] = silu(G x[token]) * (U x[token])`.
     /// Buffers: gate words, gate scales, up words, up scales, step, x, y.
-    GateUp { layout: Layout, rows: u32, cols: u32, row_start: u32, stride: u32, tile: Tile, spread: Spread },
+    GateUp {
+        layout: Layout,
+        rows: u32,
+        cols: u32,
+        row_start: u32,
+        stride: u32,
+        tile: Tile,
+        spread: Spread,
+    },
     /// Rotates queries and keys, and appends keys and values to the cache.
     /// Buffers: qkv, table, step, q, keys, values.
-    Rope { heads: u32, kv_heads: u32, head_dim: u32 },
+    Rope {
+        heads: u32,
+        kv_heads: u32,
+        head_dim: u32,
+    },
     /// Causal attention of each query over the cache, with an online softmax.
     /// Buffers: q, keys, values, step, out.
-    Attention { heads: u32, kv_heads: u32, head_dim: u32, spread: Spread },
+    Attention {
+        heads: u32,
+        kv_heads: u32,
+        head_dim: u32,
+        spread: Spread,
+    },
     /// First stage of the arg-max over the logits. Buffers: logits, parts.
     ArgmaxParts { vocab: u32 },
     /// Second stage. Buffers: parts, out.
@@ -81,8 +108,14 @@ impl Kernel {
     /// Invocations per workgroup.
     pub(crate) fn group_size(&self) -> u32 {
         match self {
-            Self::Norm { spread: Spread::Rows, .. } => 1,
-            Self::Attention { spread: Spread::Rows, .. } => 1,
+            Self::Norm {
+                spread: Spread::Rows,
+                ..
+            } => 1,
+            Self::Attention {
+                spread: Spread::Rows,
+                ..
+            } => 1,
             Self::Norm { .. } => 64,
             Self::Attention { .. } => LANES,
             Self::ArgmaxMerge => 1,
@@ -95,7 +128,12 @@ impl Kernel {
         match self {
             Self::Embed { cols, .. } => [(cols / 4).div_ceil(ROW_GROUP), tokens, 1],
             Self::Norm { last, .. } => [if *last { 1 } else { tokens }, 1, 1],
-            Self::Linear { rows, tile, spread, .. } | Self::GateUp { rows, tile, spread, .. } => {
+            Self::Linear {
+                rows, tile, spread, ..
+            }
+            | Self::GateUp {
+                rows, tile, spread, ..
+            } => {
                 let rows_per_group = match spread {
                     Spread::Rows => ROW_GROUP * tile.rows,
                     Spread::Lanes => ROW_GROUP / LANES * tile.rows,
@@ -105,7 +143,11 @@ impl Kernel {
                 let wide = groups.div_ceil(65_535);
                 [groups.div_ceil(wide), tokens.div_ceil(tile.tokens), wide]
             }
-            Self::Rope { heads, kv_heads, head_dim } => {
+            Self::Rope {
+                heads,
+                kv_heads,
+                head_dim,
+            } => {
                 let pairs = (heads + 2 * kv_heads) * head_dim / 2;
                 [pairs.div_ceil(ROW_GROUP), tokens, 1]
             }
@@ -118,25 +160,78 @@ impl Kernel {
     /// The WGSL text, with entry point `main`.
     pub(crate) fn wgsl(&self) -> String {
         match *self {
-            Self::Embed { layout, cols, first, rows } => embed(layout, cols, first, rows),
-            Self::Norm { dim, eps_bits, last, spread } => norm(dim, f32::from_bits(eps_bits), last, spread),
-            Self::Linear { layout, rows, cols, row_start, stride, epilogue, tile, spread } => {
-                let shape = Product { layout, rows, cols, row_start, stride, tile, spread };
+            Self::Embed {
+                layout,
+                cols,
+                first,
+                rows,
+            } => embed(layout, cols, first, rows),
+            Self::Norm {
+                dim,
+                eps_bits,
+                last,
+                spread,
+            } => norm(dim, f32::from_bits(eps_bits), last, spread),
+            Self::Linear {
+                layout,
+                rows,
+                cols,
+                row_start,
+                stride,
+                epilogue,
+                tile,
+                spread,
+            } => {
+                let shape = Product {
+                    layout,
+                    rows,
+                    cols,
+                    row_start,
+                    stride,
+                    tile,
+                    spread,
+                };
                 shape.wgsl(1, |values| match epilogue {
                     Epilogue::Store => format!("y[at] = {};", values[0]),
                     Epilogue::Add => format!("y[at] = y[at] + {};", values[0]),
                 })
             }
-            Self::GateUp { layout, rows, cols, row_start, stride, tile, spread } => {
-                let shape = Product { layout, rows, cols, row_start, stride, tile, spread };
+            Self::GateUp {
+                layout,
+                rows,
+                cols,
+                row_start,
+                stride,
+                tile,
+                spread,
+            } => {
+                let shape = Product {
+                    layout,
+                    rows,
+                    cols,
+                    row_start,
+                    stride,
+                    tile,
+                    spread,
+                };
                 shape.wgsl(2, |values| {
-                    format!("y[at] = {0} / (1.0 + exp(-{0})) * {1};", values[0], values[1])
+                    format!(
+                        "y[at] = {0} / (1.0 + exp(-{0})) * {1};",
+                        values[0], values[1]
+                    )
                 })
             }
-            Self::Rope { heads, kv_heads, head_dim } => rope(heads, kv_heads, head_dim),
-            Self::Attention { heads, kv_heads, head_dim, spread } => {
-                attention(heads, kv_heads, head_dim, spread)
-            }
+            Self::Rope {
+                heads,
+                kv_heads,
+                head_dim,
+            } => rope(heads, kv_heads, head_dim),
+            Self::Attention {
+                heads,
+                kv_heads,
+                head_dim,
+                spread,
+            } => attention(heads, kv_heads, head_dim, spread),
             Self::ArgmaxParts { vocab } => argmax_parts(vocab),
             Self::ArgmaxMerge => argmax_merge(),
         }
@@ -194,7 +289,10 @@ fn unpack(layout: Layout, quad: &str, part: u32) -> String {
             format!("vec4<f32>(unpack4xU8({quad}.{} & 0x0f0f0f0fu))", lane(part))
         }
         Layout::Q4 => {
-            format!("vec4<f32>(unpack4xU8(({quad}.{} >> 4u) & 0x0f0f0f0fu))", lane(part - 4))
+            format!(
+                "vec4<f32>(unpack4xU8(({quad}.{} >> 4u) & 0x0f0f0f0fu))",
+                lane(part - 4)
+            )
         }
         Layout::Q8 => format!("vec4<f32>(unpack4xI8({quad}.{}))", lane(part)),
         Layout::F16 => format!(
@@ -231,7 +329,11 @@ fn embed(layout: Layout, cols: u32, first: u32, rows: u32) -> String {
     let blocks = cols / 32;
     let mut cases = String::new();
     for part in 0..parts {
-        let _ = writeln!(cases, "    case {part}u: {{ value = {}; }}", unpack(layout, "quad", part));
+        let _ = writeln!(
+            cases,
+            "    case {part}u: {{ value = {}; }}",
+            unpack(layout, "quad", part)
+        );
     }
     let scaling = match layout {
         Layout::Q4 => format!(
@@ -271,19 +373,28 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 
 fn norm(dim: u32, eps: f32, last: bool, spread: Spread) -> String {
     let quads = dim / 4;
-    let head = bindings(&[("x", "vec4<f32>"), ("weight", "vec4<f32>"), ("step", "u32"), ("y", "vec4<f32>")]);
-    let (from, to) = if last { ("(step[0] - 1u)", "0u") } else { ("group.x", "group.x") };
+    let head = bindings(&[
+        ("x", "vec4<f32>"),
+        ("weight", "vec4<f32>"),
+        ("step", "u32"),
+        ("y", "vec4<f32>"),
+    ]);
+    let (origin, place) = if last {
+        ("(step[0] - 1u)", "0u")
+    } else {
+        ("min(group.x, step[0] - 1u)", "group.x")
+    };
     match spread {
         Spread::Rows => format!(
             "{head}
 @compute @workgroup_size(1, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>) {{
-  let from = {from} * {quads}u;
-  let to = {to} * {quads}u;
+  let source = {origin} * {quads}u;
+  let sink = {place} * {quads}u;
   var sum = vec4<f32>();
-  for (var i = 0u; i < {quads}u; i++) {{ let v = x[from + i]; sum += v * v; }}
+  for (var i = 0u; i < {quads}u; i++) {{ let v = x[source + i]; sum += v * v; }}
   let scale = inverseSqrt((sum.x + sum.y + sum.z + sum.w) / {dim}.0 + {eps:?});
-  for (var i = 0u; i < {quads}u; i++) {{ y[to + i] = x[from + i] * scale * weight[i]; }}
+  for (var i = 0u; i < {quads}u; i++) {{ y[sink + i] = x[source + i] * scale * weight[i]; }}
 }}
 "
         ),
@@ -292,11 +403,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {{
 var<workgroup> sums: array<f32, 64>;
 @compute @workgroup_size(64, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{
-  let from = {from} * {quads}u;
-  let to = {to} * {quads}u;
+  let source = {origin} * {quads}u;
+  let sink = {place} * {quads}u;
   let lane = local.x;
   var sum = 0.0;
-  for (var i = lane; i < {quads}u; i += 64u) {{ let v = x[from + i]; sum += dot(v, v); }}
+  for (var i = lane; i < {quads}u; i += 64u) {{ let v = x[source + i]; sum += dot(v, v); }}
   sums[lane] = sum;
   for (var half = 32u; half > 0u; half >>= 1u) {{
     workgroupBarrier();
@@ -304,7 +415,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
   }}
   workgroupBarrier();
   let scale = inverseSqrt(sums[0] / {dim}.0 + {eps:?});
-  for (var i = lane; i < {quads}u; i += 64u) {{ y[to + i] = x[from + i] * scale * weight[i]; }}
+  for (var i = lane; i < {quads}u; i += 64u) {{ y[sink + i] = x[source + i] * scale * weight[i]; }}
 }}
 "
         ),
@@ -326,7 +437,15 @@ impl Product {
     /// `finish` gets the expressions of the finished dot products, one a matrix, for the element
     /// `at` of `y`.
     fn wgsl(&self, matrices: u32, finish: impl Fn(&[String]) -> String) -> String {
-        let Self { layout, rows, cols, row_start, stride, tile, spread } = *self;
+        let Self {
+            layout,
+            rows,
+            cols,
+            row_start,
+            stride,
+            tile,
+            spread,
+        } = *self;
         let scaled = has_scales(layout);
         let mut names = Vec::new();
         for matrix in 0..matrices {
@@ -338,7 +457,10 @@ impl Product {
         names.push(("step".to_owned(), "u32"));
         names.push(("x".to_owned(), "vec4<f32>"));
         names.push(("y".to_owned(), "f32"));
-        let buffers: Vec<_> = names.iter().map(|(name, element)| (name.as_str(), *element)).collect();
+        let buffers: Vec<_> = names
+            .iter()
+            .map(|(name, element)| (name.as_str(), *element))
+            .collect();
         let mut text = bindings(&buffers);
 
         // One turn of the loop covers one quantization block, or one quad where there are none.
@@ -428,7 +550,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 let _ = writeln!(text, "    {{");
                 for t in 0..tile.tokens {
                     let at = quad * (per / 4) + part;
-                    let _ = writeln!(text, "      let v{t} = x[x{t} + turn * {}u + {at}u];", span / 4);
+                    let _ = writeln!(
+                        text,
+                        "      let v{t} = x[x{t} + turn * {}u + {at}u];",
+                        span / 4
+                    );
                     if minimum {
                         let _ = writeln!(text, "      total{t} += v{t};");
                     }
@@ -439,7 +565,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                         let _ = writeln!(text, "      let q{m}_{r} = {unpacked};");
                         for t in 0..tile.tokens {
                             let into = if scaled { "part" } else { "sum" };
-                            let _ = writeln!(text, "      {into}{m}_{r}_{t} += dot(q{m}_{r}, v{t});");
+                            let _ =
+                                writeln!(text, "      {into}{m}_{r}_{t} += dot(q{m}_{r}, v{t});");
                         }
                     }
                 }
@@ -448,14 +575,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         if minimum {
             for t in 0..tile.tokens {
-                let _ = writeln!(text, "    let all{t} = total{t}.x + total{t}.y + total{t}.z + total{t}.w;");
+                let _ = writeln!(
+                    text,
+                    "    let all{t} = total{t}.x + total{t}.y + total{t}.z + total{t}.w;"
+                );
             }
         }
         if scaled {
             for m in 0..matrices {
                 for r in 0..tile.rows {
-                    let expression =
-                        scale(layout, &format!("scales{m}"), &format!("row{r}"), "turn", cols / 32);
+                    let expression = scale(
+                        layout,
+                        &format!("scales{m}"),
+                        &format!("row{r}"),
+                        "turn",
+                        cols / 32,
+                    );
                     let _ = writeln!(text, "    let s{m}_{r} = {expression};");
                     for t in 0..tile.tokens {
                         let value = if minimum {
@@ -596,7 +731,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
   var l = 0.0;"
     );
     for i in 0..quads {
-        let _ = writeln!(text, "  let q{i} = q[query + {i}u] * {root:?};\n  var a{i} = vec4<f32>();");
+        let _ = writeln!(
+            text,
+            "  let q{i} = q[query + {i}u] * {root:?};\n  var a{i} = vec4<f32>();"
+        );
     }
     let _ = writeln!(
         text,
@@ -607,11 +745,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
     for i in 0..quads {
         let _ = writeln!(text, "    s += dot(q{i}, keys[at + {i}u]);");
     }
-    let _ = writeln!(text, "    if (s > m) {{\n      let c = exp(m - s);\n      l *= c;");
+    let _ = writeln!(
+        text,
+        "    if (s > m) {{\n      let c = exp(m - s);\n      l *= c;"
+    );
     for i in 0..quads {
         let _ = writeln!(text, "      a{i} *= c;");
     }
-    let _ = writeln!(text, "      m = s;\n    }}\n    let p = exp(s - m);\n    l += p;");
+    let _ = writeln!(
+        text,
+        "      m = s;\n    }}\n    let p = exp(s - m);\n    l += p;"
+    );
     for i in 0..quads {
         let _ = writeln!(text, "    a{i} += p * values[at + {i}u];");
     }

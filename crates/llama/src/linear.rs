@@ -82,7 +82,11 @@ impl Linear {
                 part
             })
             .collect();
-        Ok(Self { parts, rows: first, cols })
+        Ok(Self {
+            parts,
+            rows: first,
+            cols,
+        })
     }
 
     /// Rows, the length of a product.
@@ -104,7 +108,10 @@ impl Linear {
     /// Writes packed rows, starting at `row`. All of them must be in the layout of their band.
     pub(crate) fn write(&self, gpu: &Gpu, row: usize, count: usize, words: &[u32], scales: &[u32]) {
         for part in &self.parts {
-            let (from, to) = (row.max(part.first), (row + count).min(part.first + part.rows));
+            let (from, to) = (
+                row.max(part.first),
+                (row + count).min(part.first + part.rows),
+            );
             if from >= to {
                 continue;
             }
@@ -230,5 +237,8 @@ fn tile(spread: Spread, tokens: usize) -> Tile {
         Spread::Rows => 4,
         Spread::Lanes => 2,
     };
-    Tile { rows, tokens: if tokens == 1 { 1 } else { 4 } }
+    Tile {
+        rows,
+        tokens: if tokens == 1 { 1 } else { 4 },
+    }
 }

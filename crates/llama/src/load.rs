@@ -60,7 +60,9 @@ pub fn config(gguf: &Gguf) -> Result<Config, LoadError> {
         let value = gguf.require_u64(key)?;
         match usize::try_from(value) {
             Ok(value) if (1..=1 << 24).contains(&value) => Ok(value),
-            _ => Err(LoadError::Inconsistent(format!("{key} is {value}, which cannot be"))),
+            _ => Err(LoadError::Inconsistent(format!(
+                "{key} is {value}, which cannot be"
+            ))),
         }
     };
     let dim = size("llama.embedding_length")?;
@@ -93,9 +95,9 @@ pub fn config(gguf: &Gguf) -> Result<Config, LoadError> {
             )));
         }
     };
-    let table = gguf
-        .tensor("token_embd.weight")
-        .ok_or_else(|| LoadError::Inconsistent("the file has no tensor token_embd.weight".into()))?;
+    let table = gguf.tensor("token_embd.weight").ok_or_else(|| {
+        LoadError::Inconsistent("the file has no tensor token_embd.weight".into())
+    })?;
     let config = Config {
         layers: size("llama.block_count")?,
         dim,
@@ -107,21 +109,40 @@ pub fn config(gguf: &Gguf) -> Result<Config, LoadError> {
         norm_eps: gguf.require_f64("llama.attention.layer_norm_rms_epsilon")? as f32,
         context: size("llama.context_length")?,
         rope: Rope {
-            theta: gguf.optional_f64("llama.rope.freq_base")?.unwrap_or(10_000.0),
+            theta: gguf
+                .optional_f64("llama.rope.freq_base")?
+                .unwrap_or(10_000.0),
             linear,
             divisors: None,
         },
     };
     let sound = [
-        (config.heads % config.kv_heads == 0, "query heads are no multiple of key heads"),
-        (config.head_dim % 4 == 0 && config.head_dim <= 256, "the head width is not a multiple of 4 up to 256"),
-        (rotated == config.head_dim, "only a part of each head is rotated"),
-        (config.dim % 4 == 0 && config.ffn % 4 == 0, "widths are not multiples of 4"),
+        (
+            config.heads % config.kv_heads == 0,
+            "query heads are no multiple of key heads",
+        ),
+        (
+            config.head_dim % 4 == 0 && config.head_dim <= 256,
+            "the head width is not a multiple of 4 up to 256",
+        ),
+        (
+            rotated == config.head_dim,
+            "only a part of each head is rotated",
+        ),
+        (
+            config.dim % 4 == 0 && config.ffn % 4 == 0,
+            "widths are not multiples of 4",
+        ),
         (config.vocab <= 1 << 24, "the vocabulary is too large"),
-        (config.rope.theta > 0.0 && config.rope.linear > 0.0, "the rotary base is not positive"),
+        (
+            config.rope.theta > 0.0 && config.rope.linear > 0.0,
+            "the rotary base is not positive",
+        ),
     ];
     match sound.iter().find(|(holds, _)| !holds) {
-        Some((_, fault)) => Err(LoadError::Unsupported(format!("this model cannot run here: {fault}"))),
+        Some((_, fault)) => Err(LoadError::Unsupported(format!(
+            "this model cannot run here: {fault}"
+        ))),
         None => Ok(config),
     }
 }
@@ -169,7 +190,9 @@ pub async fn load(
     let (mut words, mut scales) = (Vec::new(), Vec::new());
     let mut in_flight = 0;
     for tensor in order {
-        let Some(target) = targets.remove(tensor.name.as_str()) else { continue };
+        let Some(target) = targets.remove(tensor.name.as_str()) else {
+            continue;
+        };
         match target {
             Target::Rows(linear, first) => {
                 let packer = packer(tensor)?;
@@ -185,7 +208,9 @@ pub async fn load(
                     scales.clear();
                     packer
                         .pack(&bytes, &mut words, &mut scales)
-                        .map_err(|error| LoadError::Inconsistent(format!("{}: {error}", tensor.name)))?;
+                        .map_err(|error| {
+                            LoadError::Inconsistent(format!("{}: {error}", tensor.name))
+                        })?;
                     linear.write(gpu, first + row, count, &words, &scales);
                     in_flight += bytes.len();
                     if in_flight >= IN_FLIGHT_BYTES {
@@ -208,7 +233,9 @@ pub async fn load(
         gpu.check()?;
     }
     if let Some(missing) = targets.keys().next() {
-        return Err(LoadError::Inconsistent(format!("the file has no tensor {missing}")));
+        return Err(LoadError::Inconsistent(format!(
+            "the file has no tensor {missing}"
+        )));
     }
     // The writes of a whole model are queued at most; wait so that a failure shows here.
     gpu.finish().await?;
@@ -222,7 +249,9 @@ async fn read_floats(
     bytes: &mut Vec<u8>,
 ) -> Result<Vec<f32>, LoadError> {
     bytes.clear();
-    source.read(tensor.offset, bytes, tensor.bytes as usize).await?;
+    source
+        .read(tensor.offset, bytes, tensor.bytes as usize)
+        .await?;
     let mut values = vec![0.0; tensor.weights() as usize];
     weights::codec::dequantize(tensor.kind, bytes, &mut values)
         .map_err(|error| LoadError::Inconsistent(format!("{}: {error}", tensor.name)))?;
@@ -258,7 +287,10 @@ fn allocate(
         let mut bands = Vec::new();
         for (name, rows) in names {
             let layout = packer(find(name, *rows, cols)?)?.layout();
-            bands.push(Band { layout, rows: *rows });
+            bands.push(Band {
+                layout,
+                rows: *rows,
+            });
         }
         let linear = Linear::allocate(gpu, &bands, cols)?;
         let mut first = 0;
@@ -268,17 +300,27 @@ fn allocate(
         }
         Ok(linear)
     };
-    let (q_rows, kv_rows) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let (q_rows, kv_rows) = (
+        config.heads * config.head_dim,
+        config.kv_heads * config.head_dim,
+    );
     let embedding = matrix(&[("token_embd.weight".into(), config.vocab)], config.dim)?;
     let head = match gguf.tensor("output.weight") {
-        Some(_) => Some(matrix(&[("output.weight".into(), config.vocab)], config.dim)?),
+        Some(_) => Some(matrix(
+            &[("output.weight".into(), config.vocab)],
+            config.dim,
+        )?),
         None => None,
     };
     let mut matrices = Vec::new();
     for index in 0..config.layers {
         let name = |part: &str| format!("blk.{index}.{part}.weight");
         let qkv = matrix(
-            &[(name("attn_q"), q_rows), (name("attn_k"), kv_rows), (name("attn_v"), kv_rows)],
+            &[
+                (name("attn_q"), q_rows),
+                (name("attn_k"), kv_rows),
+                (name("attn_v"), kv_rows),
+            ],
             config.dim,
         )?;
         let output = matrix(&[(name("attn_output"), config.dim)], q_rows)?;
@@ -322,6 +364,13 @@ fn allocate(
         }
         targets.insert("rope_freqs.weight".into(), Target::Divisors);
     }
-    Ok((Llama { embedding, blocks, norm, head }, targets))
+    Ok((
+        Llama {
+            embedding,
+            blocks,
+            norm,
+            head,
+        },
+        targets,
+    ))
 }
-

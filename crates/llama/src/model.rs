@@ -47,17 +47,22 @@ pub struct Block {
 impl Llama {
     /// Bytes of weights on the GPU.
     pub fn bytes(&self) -> u64 {
-        let norms = |block: &Block| {
-            (block.attention_norm.dims()[0] + block.ffn_norm.dims()[0]) as u64 * 4
-        };
+        let norms =
+            |block: &Block| (block.attention_norm.dims()[0] + block.ffn_norm.dims()[0]) as u64 * 4;
         let blocks: u64 = self
             .blocks
             .iter()
             .map(|block| {
-                [&block.qkv, &block.output, &block.gate, &block.up, &block.down]
-                    .iter()
-                    .map(|linear| linear.bytes())
-                    .sum::<u64>()
+                [
+                    &block.qkv,
+                    &block.output,
+                    &block.gate,
+                    &block.up,
+                    &block.down,
+                ]
+                .iter()
+                .map(|linear| linear.bytes())
+                .sum::<u64>()
                     + norms(block)
             })
             .sum();
@@ -82,7 +87,11 @@ impl Cache {
     pub(crate) fn new(gpu: &Gpu, config: &Config, capacity: usize) -> Self {
         let len = config.kv_heads * capacity * config.head_dim;
         let make = || (0..config.layers).map(|_| gpu.floats(len)).collect();
-        Self { keys: make(), values: make(), capacity }
+        Self {
+            keys: make(),
+            values: make(),
+            capacity,
+        }
     }
 }
 
@@ -152,7 +161,11 @@ pub(crate) fn forward(
     let tokens = ids.len();
     let step = word_handle(&work.step);
     let ids_buffer = word_handle(&work.ids);
-    gpu.write(&step, 0, &[tokens as u32, past as u32, cache.capacity as u32, 0]);
+    gpu.write(
+        &step,
+        0,
+        &[tokens as u32, past as u32, cache.capacity as u32, 0],
+    );
     gpu.write(&ids_buffer, 0, ids);
 
     let stream = float_handle(&work.stream);
@@ -173,25 +186,50 @@ pub(crate) fn forward(
             spread,
         };
         let groups = kernel.groups(tokens as u32);
-        gpu.launch(kernel, groups, &[&stream, &float_handle(gain), &step, &normed]);
+        gpu.launch(
+            kernel,
+            groups,
+            &[&stream, &float_handle(gain), &step, &normed],
+        );
     };
 
-    model.embedding.gather(gpu, &step, &ids_buffer, &stream, tokens);
+    model
+        .embedding
+        .gather(gpu, &step, &ids_buffer, &stream, tokens);
     for (index, block) in model.blocks.iter().enumerate() {
         let keys = float_handle(&cache.keys[index]);
         let values = float_handle(&cache.values[index]);
         norm(&block.attention_norm, false);
-        block.qkv.forward(gpu, &step, &normed, &qkv, tokens, Epilogue::Store);
-        let kernel = Kernel::Rope { heads, kv_heads, head_dim };
+        block
+            .qkv
+            .forward(gpu, &step, &normed, &qkv, tokens, Epilogue::Store);
+        let kernel = Kernel::Rope {
+            heads,
+            kv_heads,
+            head_dim,
+        };
         let groups = kernel.groups(tokens as u32);
-        gpu.launch(kernel, groups, &[&qkv, &table, &step, &query, &keys, &values]);
-        let kernel = Kernel::Attention { heads, kv_heads, head_dim, spread };
+        gpu.launch(
+            kernel,
+            groups,
+            &[&qkv, &table, &step, &query, &keys, &values],
+        );
+        let kernel = Kernel::Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            spread,
+        };
         let groups = kernel.groups(tokens as u32);
         gpu.launch(kernel, groups, &[&query, &keys, &values, &step, &mixed]);
-        block.output.forward(gpu, &step, &mixed, &stream, tokens, Epilogue::Add);
+        block
+            .output
+            .forward(gpu, &step, &mixed, &stream, tokens, Epilogue::Add);
         norm(&block.ffn_norm, false);
         Linear::gate_up(&block.gate, &block.up, gpu, &step, &normed, &hidden, tokens);
-        block.down.forward(gpu, &step, &hidden, &stream, tokens, Epilogue::Add);
+        block
+            .down
+            .forward(gpu, &step, &hidden, &stream, tokens, Epilogue::Add);
     }
     if want_logits {
         norm(&model.norm, true);
@@ -207,12 +245,16 @@ pub(crate) fn forward(
 pub(crate) async fn argmax(gpu: &Gpu, config: &Config, work: &Workspace) -> Result<u32, GpuError> {
     let parts = word_handle(&work.parts);
     let best = word_handle(&work.best);
-    let kernel = Kernel::ArgmaxParts { vocab: config.vocab as u32 };
+    let kernel = Kernel::ArgmaxParts {
+        vocab: config.vocab as u32,
+    };
     let groups = kernel.groups(1);
     gpu.launch(kernel, groups, &[&float_handle(&work.logits), &parts]);
     let kernel = Kernel::ArgmaxMerge;
     let groups = kernel.groups(1);
     gpu.launch(kernel, groups, &[&parts, &best]);
     let read = gpu.read(&best).await?;
-    read.first().copied().ok_or_else(|| GpuError::Fault("the arg-max returned nothing".to_owned()))
+    read.first()
+        .copied()
+        .ok_or_else(|| GpuError::Fault("the arg-max returned nothing".to_owned()))
 }

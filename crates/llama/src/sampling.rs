@@ -17,8 +17,13 @@ pub struct Sampling {
 
 impl Sampling {
     /// Always the most probable token.
-    pub const GREEDY: Self =
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 };
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        seed: 0,
+    };
 
     /// Whether the most probable token is always taken.
     pub fn is_greedy(&self) -> bool {
@@ -39,19 +44,26 @@ impl Sampling {
             .collect();
         let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if self.is_greedy() {
-            return candidates.iter().min_by(|a, b| order(a, b)).map_or(0, |best| best.0);
+            return candidates
+                .iter()
+                .min_by(|a, b| order(a, b))
+                .map_or(0, |best| best.0);
         }
         if self.top_k > 0 && self.top_k < candidates.len() {
             candidates.select_nth_unstable_by(self.top_k - 1, order);
             candidates.truncate(self.top_k);
         }
         candidates.sort_unstable_by(order);
-        let Some(best) = candidates.first().map(|first| first.1) else { return 0 };
+        let Some(best) = candidates.first().map(|first| first.1) else {
+            return 0;
+        };
         let weights: Vec<f64> = candidates
             .iter()
             .map(|(_, logit)| f64::from((logit - best) / self.temperature).exp())
             .collect();
-        let mut kept = weights.partition_point(|weight| *weight >= f64::from(self.min_p)).max(1);
+        let mut kept = weights
+            .partition_point(|weight| *weight >= f64::from(self.min_p))
+            .max(1);
         let total: f64 = weights[..kept].iter().sum();
         let mut mass = 0.0;
         for (place, weight) in weights[..kept].iter().enumerate() {
@@ -95,7 +107,11 @@ mod tests {
 
     #[test]
     fn filters_keep_what_they_say() {
-        let all = Sampling { temperature: 1.0, seed: 7, ..Sampling::GREEDY };
+        let all = Sampling {
+            temperature: 1.0,
+            seed: 7,
+            ..Sampling::GREEDY
+        };
         let seen = |sampling: Sampling| {
             let mut ids: Vec<u32> = (0..2000).map(|i| sampling.choose(&LOGITS, i)).collect();
             ids.sort_unstable();
@@ -110,16 +126,30 @@ mod tests {
 
     #[test]
     fn frequencies_follow_probabilities() {
-        let sampling = Sampling { temperature: 1.0, seed: 1, ..Sampling::GREEDY };
+        let sampling = Sampling {
+            temperature: 1.0,
+            seed: 1,
+            ..Sampling::GREEDY
+        };
         let logits = [0.0f32, (3.0f32).ln()];
-        let ones = (0..20_000).filter(|i| sampling.choose(&logits, *i) == 1).count();
+        let ones = (0..20_000)
+            .filter(|i| sampling.choose(&logits, *i) == 1)
+            .count();
         assert!((ones as f64 / 20_000.0 - 0.75).abs() < 0.015, "{ones}");
     }
 
     #[test]
     fn same_seed_same_tokens() {
-        let sampling = Sampling { temperature: 0.8, seed: 42, ..Sampling::GREEDY };
-        let run = || (0..50).map(|i| sampling.choose(&LOGITS, i)).collect::<Vec<_>>();
+        let sampling = Sampling {
+            temperature: 0.8,
+            seed: 42,
+            ..Sampling::GREEDY
+        };
+        let run = || {
+            (0..50)
+                .map(|i| sampling.choose(&LOGITS, i))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(run(), run());
     }
 }

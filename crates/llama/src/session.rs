@@ -14,7 +14,9 @@ const CHUNK: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The tokens do not fit.
-    #[error("{tokens} tokens do not fit the context of {capacity}; shorten the prompt or load the model with a longer context")]
+    #[error(
+        "{tokens} tokens do not fit the context of {capacity}; shorten the prompt or load the model with a longer context"
+    )]
     ContextFull {
         /// Tokens that were to be held.
         tokens: usize,
@@ -78,7 +80,15 @@ impl Session {
         let cache = Cache::new(&gpu, &config, capacity);
         let work = Workspace::new(&gpu, &config, CHUNK, capacity);
         gpu.finish().await?;
-        Ok(Self { gpu, config, model, cache, work, capacity, held: Vec::new() })
+        Ok(Self {
+            gpu,
+            config,
+            model,
+            cache,
+            work,
+            capacity,
+            held: Vec::new(),
+        })
     }
 
     /// Shape and constants of the model.
@@ -118,7 +128,11 @@ impl Session {
 
     /// Leading tokens of `ids` that [`Session::prefill`] would not have to run.
     pub fn reusable(&self, ids: &[u32]) -> usize {
-        let common = ids.iter().zip(&self.held).take_while(|(a, b)| a == b).count();
+        let common = ids
+            .iter()
+            .zip(&self.held)
+            .take_while(|(a, b)| a == b)
+            .count();
         // The last token runs even if it is held: its logits are wanted.
         common.min(ids.len().saturating_sub(1))
     }
@@ -145,16 +159,25 @@ impl Session {
             return Err(SessionError::Empty);
         }
         if ids.len() > self.capacity {
-            return Err(SessionError::ContextFull { tokens: ids.len(), capacity: self.capacity });
+            return Err(SessionError::ContextFull {
+                tokens: ids.len(),
+                capacity: self.capacity,
+            });
         }
         if let Some(&id) = ids.iter().find(|id| **id as usize >= self.config.vocab) {
-            return Err(SessionError::UnknownId { id, vocab: self.config.vocab });
+            return Err(SessionError::UnknownId {
+                id,
+                vocab: self.config.vocab,
+            });
         }
         let reused = self.reusable(ids);
         self.held.truncate(reused);
         for chunk in ids[reused..].chunks(CHUNK) {
             if !go_on(self.held.len()) {
-                return Ok(Prefill { reused, complete: false });
+                return Ok(Prefill {
+                    reused,
+                    complete: false,
+                });
             }
             let want = self.held.len() + chunk.len() == ids.len();
             self.run(chunk, want)?;
@@ -162,7 +185,10 @@ impl Session {
                 self.wait().await?;
             }
         }
-        Ok(Prefill { reused, complete: true })
+        Ok(Prefill {
+            reused,
+            complete: true,
+        })
     }
 
     /// Appends one token.

@@ -13,7 +13,8 @@ use weights::source::FileSource;
 
 fn gpu() -> Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
-    GPU.get_or_init(|| pollster::block_on(Gpu::open()).expect("a Vulkan adapter")).clone()
+    GPU.get_or_init(|| pollster::block_on(Gpu::open()).expect("a Vulkan adapter"))
+        .clone()
 }
 
 fn fixtures() -> PathBuf {
@@ -26,26 +27,43 @@ fn json(name: &str) -> Value {
 }
 
 fn ids(value: &Value) -> Vec<u32> {
-    value.as_array().expect("a list").iter().map(|id| id.as_u64().expect("an id") as u32).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|id| id.as_u64().expect("an id") as u32)
+        .collect()
 }
 
 fn floats(value: &Value) -> Vec<f32> {
-    value.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number") as f32).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|x| x.as_f64().expect("a number") as f32)
+        .collect()
 }
 
 async fn session(path: PathBuf, spread: Spread, context: usize) -> Session {
     let gpu = gpu().with_spread(spread);
     let mut source = FileSource::open(&path)
         .unwrap_or_else(|error| panic!("{error}; run `cargo xtask setup` to fetch test models"));
-    let header = weights::gguf::read_header(&mut source).await.expect("a header");
-    let loaded = llama::load(&gpu, &mut source, &header, |_| true).await.expect("weights");
+    let header = weights::gguf::read_header(&mut source)
+        .await
+        .expect("a header");
+    let loaded = llama::load(&gpu, &mut source, &header, |_| true)
+        .await
+        .expect("weights");
     Session::new(gpu, loaded, context).await.expect("a session")
 }
 
 async fn greedy(session: &mut Session, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
     for index in 0..count {
-        let id = session.choose(&Sampling::GREEDY, index as u64).await.expect("a token");
+        let id = session
+            .choose(&Sampling::GREEDY, index as u64)
+            .await
+            .expect("a token");
         found.push(id);
         session.push(id).expect("room");
     }
@@ -60,7 +78,11 @@ fn assert_greedy(name: &str, found: &[u32], reference: &Value, margin: f64) {
         .iter()
         .position(|value| value.as_f64().expect("a margin") < margin)
         .unwrap_or(expected.len());
-    assert_eq!(found[..sure], expected[..sure], "{name}: the first {sure} greedy ids");
+    assert_eq!(
+        found[..sure],
+        expected[..sure],
+        "{name}: the first {sure} greedy ids"
+    );
 }
 
 fn nano(file: &str, spread: Spread) {
@@ -106,7 +128,10 @@ fn smollm2_prompts() {
         let mut session = session(smollm2(), gpu().spread(), 256).await;
         for case in references["cases"].as_array().expect("cases") {
             let name = case["name"].as_str().expect("a name");
-            session.prefill(&ids(&case["ids"]), |_| true).await.expect("a prefill");
+            session
+                .prefill(&ids(&case["ids"]), |_| true)
+                .await
+                .expect("a prefill");
             let logits = session.logits().await.expect("logits");
             let error = case["exact"]["top"]
                 .as_array()
@@ -131,8 +156,7 @@ fn smollm2() -> PathBuf {
         return path.into();
     }
     let home = std::env::var_os("HOME").unwrap_or_default();
-    PathBuf::from(home)
-        .join(".cache/agenticml-playground/models/SmolLM2-135M-Instruct.Q4_1.gguf")
+    PathBuf::from(home).join(".cache/agenticml-playground/models/SmolLM2-135M-Instruct.Q4_1.gguf")
 }
 
 #[test]
@@ -164,7 +188,10 @@ fn a_stopped_prefill_leaves_a_usable_session() {
         let path = fixtures().join("nano/nano-q8_0.gguf");
         let mut session = session(path, gpu().spread(), 256).await;
         let prompt: Vec<u32> = (0..200).map(|i| (i * 31) % 640).collect();
-        let stopped = session.prefill(&prompt, |done| done < 64).await.expect("a prefill");
+        let stopped = session
+            .prefill(&prompt, |done| done < 64)
+            .await
+            .expect("a prefill");
         assert!(!stopped.complete);
         assert_eq!(session.len(), 64);
         let resumed = session.prefill(&prompt, |_| true).await.expect("a prefill");
@@ -177,7 +204,10 @@ fn launches_stay_bounded() {
     pollster::block_on(async {
         let path = fixtures().join("nano/nano-q8_0.gguf");
         let mut session = session(path, gpu().spread(), 64).await;
-        session.prefill(&[1, 2, 3], |_| true).await.expect("a prefill");
+        session
+            .prefill(&[1, 2, 3], |_| true)
+            .await
+            .expect("a prefill");
         let before = session.gpu().launches();
         session.push(4).expect("room");
         session.choose(&Sampling::GREEDY, 0).await.expect("a token");

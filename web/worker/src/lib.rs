@@ -47,7 +47,9 @@ pub fn start(early: Array) {
                 }
             }
             Ok(request) => {
-                let file = Reflect::get(&data, &"file".into()).ok().and_then(|it| it.dyn_into().ok());
+                let file = Reflect::get(&data, &"file".into())
+                    .ok()
+                    .and_then(|it| it.dyn_into().ok());
                 // The receiver lives as long as the worker.
                 let _ = sender.unbounded_send((request, file));
             }
@@ -60,7 +62,8 @@ pub fn start(early: Array) {
         }
     };
     early.for_each(&mut |data, _, _| receive(data));
-    let on_message = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| receive(event.data()));
+    let on_message =
+        Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| receive(event.data()));
     scope().set_onmessage(Some(on_message.as_ref().unchecked_ref()));
     on_message.forget();
 
@@ -95,7 +98,9 @@ async fn answer(
                         engine.load(http, context, &emit).await
                     }
                     (Ok(()), Source::File { name }, Some(blob)) => {
-                        engine.load(BlobSource::new(name, blob), context, &emit).await
+                        engine
+                            .load(BlobSource::new(name, blob), context, &emit)
+                            .await
                     }
                     (Ok(()), Source::File { name }, None) => Err(Failure {
                         kind: FailureKind::BadRequest,
@@ -109,9 +114,20 @@ async fn answer(
                     Err(failure) => emit(Event::Failed { job: None, failure }),
                 }
             }
-            Request::Generate { job, prompt, sampling, max_tokens } => {
-                if let Err(failure) = engine.generate(job, &prompt, &sampling, max_tokens, &emit).await {
-                    emit(Event::Failed { job: Some(job), failure });
+            Request::Generate {
+                job,
+                prompt,
+                sampling,
+                max_tokens,
+            } => {
+                if let Err(failure) = engine
+                    .generate(job, &prompt, &sampling, max_tokens, &emit)
+                    .await
+                {
+                    emit(Event::Failed {
+                        job: Some(job),
+                        failure,
+                    });
                 }
             }
             Request::Unload => {
@@ -125,7 +141,9 @@ async fn answer(
 
 /// Says early, and with its cause, that there is no WebGPU: wgpu's own message names no remedy.
 fn webgpu_present() -> Result<(), Failure> {
-    let get = |target: &JsValue, key: &str| Reflect::get(target, &key.into()).unwrap_or(JsValue::UNDEFINED);
+    let get = |target: &JsValue, key: &str| {
+        Reflect::get(target, &key.into()).unwrap_or(JsValue::UNDEFINED)
+    };
     let global: JsValue = scope().into();
     if !get(&get(&global, "navigator"), "gpu").is_undefined() {
         return Ok(());
@@ -143,7 +161,11 @@ fn webgpu_present() -> Result<(), Failure> {
             "Open the page by https or from 127.0.0.1. Everything but generation works as it is.",
         )
     };
-    Err(Failure { kind: FailureKind::NoGpu, message: message.to_owned(), advice: advice.to_owned() })
+    Err(Failure {
+        kind: FailureKind::NoGpu,
+        message: message.to_owned(),
+        advice: advice.to_owned(),
+    })
 }
 
 fn scope() -> DedicatedWorkerGlobalScope {
@@ -151,7 +173,14 @@ fn scope() -> DedicatedWorkerGlobalScope {
 }
 
 fn fail(job: Option<u32>, kind: FailureKind, message: String, advice: &str) {
-    post(&Event::Failed { job, failure: Failure { kind, message, advice: advice.to_owned() } });
+    post(&Event::Failed {
+        job,
+        failure: Failure {
+            kind,
+            message,
+            advice: advice.to_owned(),
+        },
+    });
 }
 
 fn post(event: &Event) {
