@@ -11,6 +11,7 @@ pub mod calls;
 pub mod chatml;
 mod either;
 mod frame;
+pub mod injection;
 pub mod json;
 mod message;
 pub mod python;

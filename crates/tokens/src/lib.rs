@@ -3,8 +3,12 @@
 mod classes;
 pub mod gguf;
 mod llama3;
+mod reading;
+mod row;
 mod view;
 
 pub use formats::Policy;
 pub use llama3::{Llama3Tokenizer, Piece, RANKS, SPECIALS, VocabularyError};
+pub use reading::{Generated, GeneratedFrame, read_generated};
+pub use row::{PromptError, StopError, StopFacts, TrainingRow, prompt, training_row};
 pub use view::{Arm, Counts, Token, TokenView, kind_of_marker, labels, marker_id, view};

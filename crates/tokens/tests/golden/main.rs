@@ -2,6 +2,8 @@
 
 mod chatml;
 mod common;
+mod helpers;
 mod properties;
+mod reading;
 mod sample;
 mod tokens;

@@ -1,9 +1,9 @@
 //! The golden token cases: ids, labels, decoded text.
 
 use crate::common::{cases, field, ids, numbers, tokenizer, with_label};
-use formats::Trajectory;
 use formats::agenticml::{self, View};
-use tokens::{Arm, Policy, labels, view};
+use formats::{Trajectory, Value};
+use tokens::{Arm, Policy, labels, training_row, view};
 
 #[test]
 fn tokens() {
@@ -41,10 +41,31 @@ fn tokens() {
                 let got = with_label(&ids, &trained);
                 assert_eq!(got, numbers(field(expected, "labels")), "{name}");
             }
-            "train_row" => continue,
+            "train_row" => {
+                let arm = match field(input, "format").as_str() {
+                    Some("chatml") => Arm::ChatMl,
+                    _ => Arm::AgenticMl,
+                };
+                let max_length = numbers(&Value::Array(vec![field(input, "max_length").clone()]));
+                let length = max_length[0] as usize;
+                let row = field(input, "row");
+                match training_row(tokenizer, arm, row, length, Policy::Reference) {
+                    Ok(row) => {
+                        let expected = field(expected, "ok");
+                        assert_eq!(row.input_ids, ids(field(expected, "input_ids")), "{name}");
+                        assert_eq!(row.labels, numbers(field(expected, "labels")), "{name}");
+                        let ones = numbers(field(expected, "attention_mask"));
+                        assert_eq!(vec![1; row.input_ids.len()], ones, "{name}");
+                    }
+                    Err(error) => {
+                        let class = field(expected, "error").as_str();
+                        assert_eq!(Some(error.python_class()), class, "{name}");
+                    }
+                }
+            }
             other => panic!("{name}: no runner for kind {other}"),
         }
         seen += 1;
     }
-    assert!(seen > 300, "{seen}");
+    assert_eq!(seen, 337);
 }
