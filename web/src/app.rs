@@ -52,7 +52,7 @@ pub fn App() -> impl IntoView {
         <div class="app">
             <Top/>
             <main class="work" class:drawer=move || page.drawer.get() class:live-on=any_live data-pane=pane
-                on:pointerover=move |event| pointed(page, &event) on:pointerleave=move |_| { page.hover.set(None); page.hover_spot.set(None); }
+                on:pointerover=move |event| pointed(page, &event) on:pointerleave=move |_| page.leave()
                 on:focusin=move |event| focused(page, &event) on:focusout=move |_| page.focus.set(None)
                 on:click=move |event| clicked(page, &event) on:dblclick=move |event| clicked_twice(page, &event)>
                 <Editor/>
@@ -202,9 +202,11 @@ fn link_of(element: &Element) -> Option<Link> {
 
 fn pointed(page: Page, event: &PointerEvent) {
     // A finger points where it taps; lighting up follows from the click.
-    if event.pointer_type() == "touch" {
+    let place = (event.client_x(), event.client_y());
+    if event.pointer_type() == "touch" || page.pointer.get_value() == place {
         return;
     }
+    page.pointer.set_value(place);
     let Some(element) = dom::element(event.target()) else {
         return;
     };
@@ -366,6 +368,7 @@ pub fn step(page: Page, by: isize) {
 
 /// Selects a token and gives its chip the focus.
 fn go(page: Page, spot: Spot) {
+    page.leave();
     page.spot.set(Some(spot));
     let chip = format!(
         "[data-turn=\"{}\"] .cell[data-side={}] .tk[data-i=\"{}\"]",
@@ -444,6 +447,7 @@ fn key(page: Page, event: &KeyboardEvent) {
             let view = View::ALL[usize::from(digit.as_bytes()[0] - b'1')];
             for side in sides_of(element.as_ref()) {
                 page.show(side, view);
+                keep_focus(side);
             }
             true
         }
@@ -472,6 +476,22 @@ fn escape(page: Page) {
         page.hover.set(None);
         page.focus.set(None);
     }
+}
+
+/// A view that is left may take the focus with it; then it goes to the tab of the new one.
+fn keep_focus(side: Side) {
+    request_animation_frame(move || {
+        let lost = document()
+            .active_element()
+            .is_none_or(|focus| focus.tag_name() == "BODY");
+        let tab = format!(
+            ".side-hd[data-side={}] [role=tab][aria-selected=true]",
+            side.key()
+        );
+        if lost && let Some(tab) = dom::find(&tab) {
+            dom::focus(&tab);
+        }
+    });
 }
 
 /// The side the focus is on, else both.
@@ -571,6 +591,7 @@ fn move_focus(page: Page, element: &Element, key: &str) -> bool {
         _ => return false,
     };
     if let Some(next) = next {
+        page.leave();
         dom::reveal(&next);
         dom::focus(&next);
     }

@@ -145,7 +145,7 @@ pub fn Table() -> impl IntoView {
             row_d.push(view! { <td>{words::signed(of_b as i64 - of_a as i64)}</td> });
         }
         view! {
-            <div class="kt-box"><table class="kt" aria-label="Tokens by kind">
+            <div class="kt-box" tabindex="0" role="region" aria-label="Token table"><table class="kt" aria-label="Tokens by kind">
                 <thead><tr><th scope="col">"tokens"</th>{heads}</tr></thead>
                 <tbody>
                     <tr><th scope="row">"A"</th>{row_a}</tr>

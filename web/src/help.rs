@@ -44,7 +44,7 @@ pub fn Help() -> impl IntoView {
                 <ul class="looks mask">
                     <li><span class="tk k-mission"><span class="p">"lines"</span><span class="i">"5238"</span></span><span><b>"square, outlined"</b>": the runtime wrote it; the model only reads it"</span></li>
                     <li><span class="tk k-action m t"><span class="p">"path"</span><span class="i">"2398"</span></span><span><b>"round, filled, ruled"</b>": the model writes it; it is trained on it"</span></li>
-                    <li><span class="tk k-turn m t gv"><span class="p">"↵↵"</span><span class="i">"271"</span></span><span><b>"dashed, filled"</b>": trained, although the prompt supplies it at run time"</span></li>
+                    <li><span class="tk k-turn t gv"><span class="p">"↵↵"</span><span class="i">"271"</span></span><span><b>"dashed, filled"</b>": trained, although the prompt supplies it at run time"</span></li>
                     <li><span class="tk k-tmpl b"><span class="p">"Knowledge"</span><span class="i">"33025"</span></span><span><b>"dashed, hatched"</b>": template text that no frame owns"</span></li>
                     <li><span class="tk k-turn s"><span class="p">"start_header_id"</span><span class="i">"128006"</span></span><span><b>"a pointed tag"</b>": one special token"</span></li>
                     <li><span class="sp k-result forged"><span class="tk k-result"><span class="p">"<|"</span><span class="i">"27"</span></span></span><span><b>"red double rule"</b>": content that spells a special token; it is plain text"</span></li>

@@ -162,6 +162,8 @@ pub struct Page {
     pub readable: RwSignal<bool>,
     /// What the pointer is on.
     pub hover: RwSignal<Option<Link>>,
+    /// Where the pointer last was. Rows that move under a resting pointer do not count as pointing.
+    pub pointer: StoredValue<(i32, i32)>,
     /// What has the keyboard's focus.
     pub focus: RwSignal<Option<Link>>,
     /// The pinned frame.
@@ -221,6 +223,7 @@ impl Page {
             ids: [true; 2].map(RwSignal::new),
             readable: RwSignal::new(true),
             hover,
+            pointer: StoredValue::new((i32::MIN, i32::MIN)),
             focus,
             pin,
             link,
@@ -301,6 +304,12 @@ impl Page {
         {
             self.dock.set(Dock::Costs);
         }
+    }
+
+    /// Lets go of what the pointer is on: the keyboard has taken over.
+    pub fn leave(self) {
+        self.hover.set(None);
+        self.hover_spot.set(None);
     }
 
     /// Whether this frame is lit up.

@@ -4,10 +4,11 @@
 use crate::document::{Side, class};
 use crate::dom;
 use crate::state::{Link, page};
+use leptos::html::Div;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
-use web_sys::{DomRect, Element};
+use web_sys::{DomRect, Element, ResizeObserver};
 
 #[derive(Clone, Default, PartialEq)]
 struct Drawing {
@@ -17,8 +18,8 @@ struct Drawing {
     dots: Vec<(f64, f64)>,
 }
 
-/// The drawing over the rows.
-pub fn wires() -> AnyView {
+/// The drawing over the rows. `turns` holds them: when it changes its size, they have moved.
+pub fn wires(turns: NodeRef<Div>) -> AnyView {
     let page = page();
     let drawing = RwSignal::new(Drawing::default());
     let pending = StoredValue::new(false);
@@ -54,8 +55,23 @@ pub fn wires() -> AnyView {
     let added = target.add_event_listener_with_callback_and_bool("scroll", &listener, true);
     let resized = window_event_listener(leptos::ev::resize, move |_| redraw());
     let kept = StoredValue::new_local((on_scroll, listener));
+    let on_size = Closure::<dyn Fn()>::new(redraw);
+    let sizes = ResizeObserver::new(on_size.as_ref().unchecked_ref()).ok();
+    let observed = StoredValue::new_local((on_size, sizes));
+    turns.on_load(move |turns| {
+        observed.with_value(|(_, sizes)| {
+            if let Some(sizes) = sizes {
+                sizes.observe(&turns);
+            }
+        });
+    });
     on_cleanup(move || {
         resized.remove();
+        observed.with_value(|(_, sizes)| {
+            if let Some(sizes) = sizes {
+                sizes.disconnect();
+            }
+        });
         if added.is_ok() {
             kept.with_value(|(_, listener)| {
                 // Removing a listener that is gone is no failure.

@@ -56,7 +56,7 @@ fn Load() -> impl IntoView {
         }
     };
     view! {
-        <h3>"Load a model"<span class="muted">"GGUF, Llama architecture"</span></h3>
+        <h2>"Load a model"<span class="muted">"GGUF, Llama architecture"</span></h2>
         <form class="get" on:submit=submit>
             <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a GGUF file"
                 placeholder="https://…/model.gguf" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
@@ -109,7 +109,7 @@ fn About() -> impl IntoView {
     view! {
         <div data-testid="model-status" aria-live="polite">{move || match live.model.get() {
             Model::None => view! {
-                <h3>"No model loaded"</h3>
+                <h2>"No model loaded"</h2>
                 {no_gpu()}
                 {move || live.adapter.get().map(gpu)}
             }.into_any(),
@@ -160,7 +160,7 @@ fn loading(live: Live, name: String, progress: Progress) -> AnyView {
         0.0
     };
     view! {
-        <h3>"Loading: "{words::stage(stage)}</h3>
+        <h2>"Loading: "{words::stage(stage)}</h2>
         <p class="file mono" dir="ltr">{name}</p>
         <div class="meter big" role="progressbar" aria-label="Model file" aria-valuemin="0" aria-valuemax="100" aria-valuenow=format!("{share:.0}")><i class="ge" style:width=format!("{share:.1}%")></i></div>
         <div class="acts"><span class="mono num">{line}</span><button class="btn stop right" data-testid="load-stop" on:click=move |_| live.stop()>"Stop"</button></div>
@@ -189,8 +189,8 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
         ""
     };
     view! {
-        <h3><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
-            <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h3>
+        <h2><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
+            <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h2>
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
@@ -217,7 +217,7 @@ fn Drawing() -> impl IntoView {
         }
     };
     view! {
-        <h3>"Sampling"<span class="muted">"both sides"</span><span class="right"><Switch label="Greedy" title="Always take the most probable token" value=live.greedy/></span></h3>
+        <h2>"Sampling"<span class="muted">"both sides"</span><span class="right"><Switch label="Greedy" title="Always take the most probable token" value=live.greedy/></span></h2>
         <div class="samp" class:off=off>
             <Slider name="temperature" min=0.05 max=2.0 step=0.05 get=move |s| s.temperature.into() set=move |s, x| s.temperature = x as f32/>
             <Slider name="top-k" min=0.0 max=200.0 step=1.0 get=move |s| s.top_k.into() set=move |s, x| s.top_k = x as u32/>

@@ -38,7 +38,7 @@ pub fn LivePanel(side: Side) -> impl IntoView {
     view! {
         <section class="livecol" data-side=side.key() aria-label=format!("Live, side {}", side.plate())>
             <Ask side/>
-            <div class="live" node_ref=place on:scroll=scrolled tabindex="-1">
+            <div class="live" node_ref=place on:scroll=scrolled tabindex="0" role="region" aria-label=format!("Prompt and answer, side {}", side.plate())>
                 {move || match state.mode.get() {
                     Mode::Trajectory => view! { <Given side/> }.into_any(),
                     Mode::Free => view! { <Free side/> }.into_any(),

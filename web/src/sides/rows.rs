@@ -7,6 +7,7 @@ use crate::sides::chip::chip;
 use crate::sides::{units, wire};
 use crate::state::{Link, Shared, View, page};
 use formats::FrameKind;
+use leptos::html::Div;
 use leptos::prelude::*;
 use std::ops::Range;
 
@@ -17,10 +18,11 @@ const FOLD: usize = 400;
 #[component]
 pub fn Both() -> impl IntoView {
     let page = page();
+    let turns = NodeRef::<Div>::new();
     view! {
-        <div class="rows" tabindex="-1">
-            {crate::wires::wires()}
-            <For each=move || keys(page) key=|key| *key children=|(at, _)| view! { <Turn at sides=&Side::BOTH/> }/>
+        <div class="rows" tabindex="0" role="region" aria-label="Both wires, turn by turn">
+            {crate::wires::wires(turns)}
+            <div node_ref=turns><For each=move || keys(page) key=|key| *key children=|(at, _)| view! { <Turn at sides=&Side::BOTH/> }/></div>
         </div>
     }
 }
@@ -30,7 +32,7 @@ pub fn Both() -> impl IntoView {
 pub fn Single(side: Side) -> impl IntoView {
     let page = page();
     view! {
-        <div class="rows solo" tabindex="-1">
+        <div class="rows solo" tabindex="0" role="region" aria-label=format!("{} wire, turn by turn", side.title())>
             <For each=move || keys(page) key=|key| *key
                 children=move |(at, _)| view! { <Turn at sides=match side { Side::A => &[Side::A], Side::B => &[Side::B] }/> }/>
         </div>
