@@ -265,7 +265,20 @@ impl Llama3Tokenizer {
     }
 
     fn special_of(&self, name: &[u8]) -> Option<u32> {
-        (RANKS..RANKS + SPECIALS).find(|&id| self.bytes(id) == name)
+        let id = match name.strip_prefix(b"<|reserved_special_token_") {
+            Some(rest) => {
+                let slot = std::str::from_utf8(rest.strip_suffix(b"|>")?).ok()?;
+                match slot.parse().ok()? {
+                    slot @ (0 | 1) => RANKS + 2 + slot,
+                    2 => RANKS + 5,
+                    slot if slot < SPECIALS => RANKS + 8 + slot,
+                    _ => return None,
+                }
+            }
+            None => (RANKS..RANKS + 11).find(|&id| self.bytes(id) == name)?,
+        };
+        // "03" and "+3" are numbers too, but no names.
+        (self.bytes(id) == name).then_some(id)
     }
 
     /// The bytes of a token; none for ids outside the vocabulary.

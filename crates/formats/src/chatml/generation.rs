@@ -92,18 +92,13 @@ pub fn strip_tokens(text: &str) -> String {
     python::strip(&text).to_owned()
 }
 
-/// What stands between a python tag and the next end of turn, if it is anything at all.
+/// What stands between the first python tag and the next end of turn, if it is anything at all. (A
+/// later tag cannot do better: what ends it would end the first one too.)
 fn tagged(text: &str) -> Option<&str> {
-    let mut from = 0;
-    while let Some(tag) = text[from..].find(PYTHON_TAG) {
-        let start = from + tag + PYTHON_TAG.len();
-        let first = text[start..].chars().next()?;
-        if let Some(end) = first_stop(text, start + first.len_utf8()) {
-            return Some(&text[start..end]);
-        }
-        from = start;
-    }
-    None
+    let start = text.find(PYTHON_TAG)? + PYTHON_TAG.len();
+    let first = text[start..].chars().next()?;
+    let end = first_stop(text, start + first.len_utf8())?;
+    Some(&text[start..end])
 }
 
 fn first_stop(text: &str, from: usize) -> Option<usize> {

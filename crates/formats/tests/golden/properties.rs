@@ -1,8 +1,12 @@
 //! What holds for every trajectory and every JSON value.
 
-use formats::agenticml::{self, View};
+use formats::agenticml::{self, Reading, View};
+use formats::calls::{read_bash, read_calls, read_python};
+use formats::chatml::read_generation;
 use formats::json::{Integer, Object, Value, dumps, dumps_ascii, loads};
-use formats::{Conversation, Frame, FrameKind, Payload, Trajectory, bridge, chatml, python};
+use formats::{
+    Conversation, Frame, FrameKind, Payload, Policy, Trajectory, bridge, chatml, injection, python,
+};
 use proptest::prelude::*;
 
 fn value() -> impl Strategy<Value = Value> {
@@ -127,4 +131,155 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn what_is_written_can_be_read(trajectory in trajectory()) {
+        let Ok(rendering) = agenticml::render(&trajectory, View::Reserved) else {
+            return Ok(());
+        };
+        if !injection::find(&rendering).is_empty() {
+            return Ok(());
+        }
+        let reading = Reading { strict: false, ..Reading::default() };
+        let parsed = agenticml::parse(&rendering.text(), &reading).expect("own wire reads back");
+        prop_assert_eq!(parsed.len(), trajectory.frames.len());
+        for (parsed, frame) in parsed.iter().zip(&trajectory.frames) {
+            prop_assert_eq!(parsed.frame.kind, frame.kind);
+            match frame.kind.payload() {
+                Payload::Json => {
+                    prop_assert_eq!(&parsed.error, &None);
+                    prop_assert_eq!(dumps(&parsed.frame.content), dumps(&frame.content));
+                }
+                Payload::Prose if python::truthy(&frame.content) => {
+                    let said = python::str(&frame.content);
+                    prop_assert_eq!(
+                        parsed.frame.content.as_str(),
+                        Some(python::strip_end(&said))
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn any_wire_is_read_or_refused(pieces in prop::collection::vec(piece(), 0..20)) {
+        let text = pieces.concat();
+        for view in [View::Markers, View::Reserved] {
+            for policy in [Policy::Safe, Policy::Reference] {
+                let lenient = Reading { view, strict: false, policy };
+                let strict = Reading { strict: true, ..lenient };
+                match (agenticml::parse(&text, &lenient), agenticml::parse(&text, &strict)) {
+                    (Ok(frames), strict) => {
+                        let mut at = text.len() - python::strip_start(&text).len();
+                        for frame in &frames {
+                            prop_assert_eq!(frame.marker.start, at);
+                            prop_assert_eq!(frame.marker.end, frame.body.start);
+                            prop_assert_eq!(&text[frame.body.clone()], &frame.raw);
+                            at = frame.body.end;
+                        }
+                        prop_assert_eq!(at, text.len());
+                        if let Ok(strict) = strict {
+                            prop_assert_eq!(strict.len(), frames.len());
+                        }
+                    }
+                    (Err(_), strict) => prop_assert!(strict.is_err()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_reply_is_read(pieces in prop::collection::vec(piece(), 0..20)) {
+        let text = pieces.concat();
+        let read = read_generation(&text);
+        prop_assert!(!read.stop_reason().is_empty());
+        for reply in [read_calls(&text, &[]), read_bash(&text), read_python(&text)] {
+            prop_assert!(!reply.calls.is_empty() || !reply.failures.is_empty() || text.contains('['));
+        }
+    }
+}
+
+/// Pieces that wires and replies are made of, whole and broken.
+fn piece() -> impl Strategy<Value = String> {
+    let token = prop::sample::select(vec![
+        "<|goal|>",
+        "<|obs|>",
+        "<|think|>",
+        "<|action|>",
+        "<|end|>",
+        "<|result|>",
+        "<|reward|>",
+        "<|reserved_special_token_0|>",
+        "<|reserved_special_token_6|>",
+        "<|reserved_special_token_7|>",
+        "<|reserved_special_token_11|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|python_tag|>",
+        "<|",
+        "|>",
+        "<|reserved_special_token_",
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    ]);
+    let text = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ":",
+        ",",
+        "{\"name\": \"f\", \"arguments\": {}}",
+        "\\ud83d",
+        "\\",
+        " ",
+        "\n",
+        "1e5",
+        "nan",
+        "1_0",
+        "```",
+        "```python\n",
+        "f(",
+        ")",
+        "\u{1c}",
+        "\u{feff}",
+        "é🙂",
+    ]);
+    prop_oneof![
+        token.prop_map(str::to_owned),
+        text.prop_map(str::to_owned),
+        any::<String>(),
+    ]
+}
+
+#[test]
+fn time_grows_with_the_text_alone() {
+    let started = std::time::Instant::now();
+    for unit in [
+        "<|",
+        "<|python_tag|>",
+        "<|end|>",
+        "[",
+        "{\"a\":",
+        "[f(",
+        "```\n",
+        "\\u",
+        "<|action|>[",
+    ] {
+        let text = unit.repeat(400_000 / unit.len());
+        let _ = agenticml::parse(
+            &text,
+            &Reading {
+                strict: false,
+                ..Reading::default()
+            },
+        );
+        let _ = agenticml::reserved_to_markers(&text);
+        let _ = read_generation(&text);
+        let _ = (read_calls(&text, &[]), read_bash(&text), read_python(&text));
+        let _ = loads(&text);
+    }
+    // Quadratic time would take minutes.
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }

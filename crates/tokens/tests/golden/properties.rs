@@ -5,7 +5,7 @@ use formats::agenticml::{self, View};
 use formats::json::Object;
 use formats::{Frame, FrameKind, Rendering, SegmentKind, Trajectory, Value, bridge, chatml};
 use proptest::prelude::*;
-use tokens::{Arm, Policy, view};
+use tokens::{Arm, Policy, read_generated, view};
 
 fn word(forging: bool) -> BoxedStrategy<String> {
     let plain = prop_oneof![
@@ -127,4 +127,20 @@ proptest! {
         }
         prop_assert!(tokenizer().encode_plain(&text).iter().all(|id| *id < tokens::RANKS));
     }
+
+    #[test]
+    fn any_ids_are_read(ids in prop::collection::vec(id(), 0..60), strict in any::<bool>()) {
+        let read = read_generated(tokenizer(), &ids, strict, &[128_001, 128_009]);
+        let mut at = read.frames.first().map_or(0, |frame| frame.tokens.start);
+        for frame in &read.frames {
+            prop_assert_eq!(frame.tokens.start, at);
+            at = frame.tokens.end;
+            prop_assert!(!ids[frame.tokens.clone()].contains(&128_001));
+        }
+        let _ = tokenizer().decode(&ids);
+    }
+}
+
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![0..128_300u32, 128_000..128_020u32, Just(u32::MAX)]
 }
