@@ -5,6 +5,7 @@ pub mod gguf;
 mod llama3;
 mod reading;
 mod row;
+pub mod seeds;
 mod view;
 
 pub use formats::Policy;

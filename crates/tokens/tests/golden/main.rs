@@ -2,6 +2,7 @@
 
 mod chatml;
 mod common;
+mod embeddings;
 mod helpers;
 mod properties;
 mod reading;
