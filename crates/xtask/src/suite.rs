@@ -379,15 +379,14 @@ impl Suite<'_> {
     }
 }
 
-/// Takes the README's screenshots.
+/// Takes the README's screenshots. They show the page, which needs no engine.
 pub fn screens(project: &Project) -> Result<()> {
     setup::npm(project)?;
     setup::test_tools()?;
-    let site = project.target.join("site");
-    site::build(project, &Recipe::quick(Engine::Included), &site)?;
+    let site = project.target.join("site-page");
+    site::build(project, &Recipe::quick(Engine::Left), &site)?;
     let mut tool = playwright(project, &site, &project.target.join("browser"))?;
-    tool.arg("test")
-        .args(["--config", "tests/browser/screens.config.js"]);
+    tool.args(["test", "--config", "tests/browser/screens.config.js"]);
     process::run(&mut tool)
 }
 
