@@ -193,6 +193,16 @@ fn spot_of(element: &Element) -> Option<Spot> {
     })
 }
 
+/// The written token a chip of the live view stands for.
+fn written_of(element: &Element) -> Option<(Side, usize)> {
+    let chip = dom::closest(element, ".gf .tk[data-i]")?;
+    let side = dom::closest(&chip, "[data-side]")?;
+    Some((
+        Side::from_key(&side.get_attribute("data-side")?)?,
+        dom::number(&chip, "data-i")?,
+    ))
+}
+
 fn link_of(element: &Element) -> Option<Link> {
     let part = dom::closest(element, "[data-frame],[data-message]")?;
     dom::number(&part, "data-frame")
@@ -201,7 +211,8 @@ fn link_of(element: &Element) -> Option<Link> {
 }
 
 fn pointed(page: Page, event: &PointerEvent) {
-    // A finger points where it taps; lighting up follows from the click.
+    // A finger points where it taps, and lighting up follows from the click. A pointer at rest points
+    // at nothing new when rows move under it.
     let place = (event.client_x(), event.client_y());
     if event.pointer_type() == "touch" || page.pointer.get_value() == place {
         return;
@@ -212,6 +223,7 @@ fn pointed(page: Page, event: &PointerEvent) {
     };
     set_if_new(page.hover, link_of(&element));
     set_if_new(page.hover_spot, spot_of(&element));
+    set_if_new(page.written, written_of(&element));
 }
 
 fn set_if_new<T: PartialEq + Send + Sync + 'static>(signal: RwSignal<T>, value: T) {
@@ -225,8 +237,11 @@ fn focused(page: Page, event: &FocusEvent) {
         return;
     };
     let Some(spot) = spot_of(&element) else {
-        if element.class_list().contains("fc") {
+        if dom::closest(&element, ".fc").is_some() {
             set_if_new(page.focus, link_of(&element));
+        }
+        if let Some(written) = written_of(&element) {
+            set_if_new(page.written, Some(written));
         }
         return;
     };
@@ -565,6 +580,19 @@ fn move_focus(page: Page, element: &Element, key: &str) -> bool {
         };
         if let Some(spot) = next.and_then(|next| Spot::of_token(&document, side, next)) {
             go(page, spot);
+        }
+        return true;
+    }
+    if dom::closest(element, ".livecol .tk").is_some() {
+        let next = match key {
+            "ArrowRight" => element.next_element_sibling(),
+            "ArrowLeft" => element.previous_element_sibling(),
+            _ => return false,
+        };
+        if let Some(next) = next {
+            page.leave();
+            dom::reveal(&next);
+            dom::focus(&next);
         }
         return true;
     }

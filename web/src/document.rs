@@ -417,3 +417,70 @@ pub fn content_text(frame: &Frame) -> String {
 pub fn is_special(segment: &Segment) -> bool {
     segment.kind == SegmentKind::Special
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Document {
+        let text = include_str!("../../public/samples/lines-in-main-py.json");
+        Document::new(Trajectory::parse(text).expect("a trajectory"), None)
+    }
+
+    #[test]
+    fn rows_put_frames_opposite_their_message() {
+        let document = sample();
+        let rows: Vec<_> = document
+            .rows
+            .iter()
+            .map(|row| (row.frames.clone(), row.message))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (0..2, Some(0)),
+                (2..3, Some(1)),
+                (3..5, Some(2)),
+                (5..6, Some(3)),
+                (6..9, Some(4))
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_hold_the_whole_wire_once() {
+        let document = sample();
+        for side in Side::BOTH {
+            let segments = &document.side(side).rendering.segments;
+            let in_rows: String = document
+                .rows
+                .iter()
+                .flat_map(|row| segments[row.segments[side.index()].clone()].iter())
+                .map(|segment| segment.text.as_str())
+                .collect();
+            assert_eq!(in_rows, document.side(side).rendering.text());
+        }
+    }
+
+    #[test]
+    fn an_edit_changes_its_row_alone() {
+        let before = sample();
+        let mut trajectory = before.trajectory.clone();
+        trajectory.frames[2].content = "How many words?".into();
+        let after = Document::new(trajectory, None);
+        let changed: Vec<_> = before
+            .rows
+            .iter()
+            .zip(&after.rows)
+            .map(|(before, after)| before.hash != after.hash)
+            .collect();
+        assert_eq!(changed, [false, true, false, false, false]);
+    }
+
+    #[test]
+    fn what_a_side_cannot_write_is_said() {
+        let none = Document::new(Trajectory::default(), None);
+        assert!(none.side(Side::A).error.is_some());
+        assert_eq!(none.rows.len(), 1);
+    }
+}

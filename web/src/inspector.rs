@@ -2,9 +2,10 @@
 
 use crate::document::{Document, Side, Tone, class, content_text};
 use crate::icons;
+use crate::live::Model;
 use crate::pieces;
 use crate::sides::{json_text, parts};
-use crate::state::{Link, Spot, page};
+use crate::state::{Link, Page, Spot, page};
 use crate::words;
 use formats::{Owner, Role, json};
 use leptos::prelude::*;
@@ -15,6 +16,9 @@ use tokens::Token;
 pub fn Inspector() -> impl IntoView {
     let page = page();
     let title = move || {
+        if let Some((side, at)) = page.written.get() {
+            return format!("{}, written token {at}", side.plate());
+        }
         let document = page.document.get();
         match (
             page.inspected()
@@ -28,6 +32,9 @@ pub fn Inspector() -> impl IntoView {
         }
     };
     let body = move || {
+        if let Some(written) = page.written.get() {
+            return of_written(page, written);
+        }
         let document = page.document.get();
         match page.inspected().and_then(|spot| Some((spot, spot.index(&document)?))) {
             Some((spot, index)) => of_token(&document, spot, index),
@@ -81,7 +88,7 @@ fn why(document: &Document, side: Side, token: &Token) -> (&'static str, AnyView
         .to_owned();
     let text = match (side, trained) {
         (Side::A, true) => view! { "A marker of the model ("{token.frame_kind.map(icons::kind_name)}") stands at or before it, and no marker of the runtime since. From such a marker on, every token keeps its id as label." }.into_any(),
-        (Side::A, false) => view! { "The last marker before it ("{token.frame_kind.map(icons::kind_name)}") is one of the runtime's. What the runtime writes is read, not learned: its label is −100." }.into_any(),
+        (Side::A, false) => view! { "The last marker at or before it ("{token.frame_kind.map(icons::kind_name)}") is one of the runtime's. What the runtime writes is read, not learned: its label is −100." }.into_any(),
         (Side::B, true) if token.given => view! { "The rule trains on everything after the assistant's "<code>"end_header_id"</code>". This blank line is part of that, although at run time the prompt already supplies it." }.into_any(),
         (Side::B, true) => view! { "It stands in an assistant turn. Everything after "<code>"end_header_id"</code>", up to and including "<code>"eot_id"</code>", keeps its id as label." }.into_any(),
         (Side::B, false) if role == "assistant" => view! { "It belongs to the header of an assistant turn. The prompt supplies the header; training begins after "<code>"end_header_id"</code>"." }.into_any(),
@@ -168,6 +175,43 @@ fn of_token(document: &Document, spot: Spot, index: usize) -> AnyView {
         <section><h3>{why_head}</h3><p>{why_text}</p></section>
         <section class=tone.to_owned()><h3>"In the wire"</h3><div class="code" dir="ltr">{before}<mark><bdi>{here}</bdi></mark>{after}</div></section>
         {costs}{message_view}
+    }
+    .into_any()
+}
+
+/// A token that the loaded model wrote. Its vocabulary is the model's own.
+fn of_written(page: Page, (side, at): (Side, usize)) -> AnyView {
+    let written = page.live.side(side).written;
+    let count = written.read().len();
+    let Some(token) = written.read().get(at).cloned() else {
+        return ().into_any();
+    };
+    let model = match &*page.live.model.read() {
+        Model::Ready(info) => info.name.clone(),
+        _ => "a model no longer loaded".to_owned(),
+    };
+    let bytes = if token.text.is_empty() {
+        "the beginning of a character that a later token ends".to_owned()
+    } else {
+        pieces::hex(token.text.as_bytes())
+    };
+    let what = if token.special {
+        "special token"
+    } else {
+        "text"
+    };
+    view! {
+        <section>
+            <div class="big k-turn"><div class="piece m t"><bdi>{parts(&token.text)}</bdi></div></div>
+            <dl class="dl first">
+                <dt>"id"</dt><dd><b data-testid="inspected-id">{token.id}</b></dd>
+                <dt>"bytes"</dt><dd>{bytes}</dd>
+                <dt>"kind"</dt><dd class="s">{what}</dd>
+                <dt>"place"</dt><dd class="s">{at + 1}" of "{count}" written"</dd>
+                <dt>"owner"</dt><dd class="s">"model: "{model}</dd>
+            </dl>
+        </section>
+        <section><p class="muted">"Ids here are of this model's own vocabulary, not of Llama 3.1's."</p></section>
     }
     .into_any()
 }

@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn no_message_is_one_empty_answer() {
         assert_eq!(of_frames(2, &[]), [0, 0]);
-        assert_eq!(ranges(&[0, 0], 1), [0..2]);
-        assert_eq!(ranges(&[], 1), [0..0]);
+        assert_eq!(ranges(&[0, 0], 2), [0..2, 2..2]);
+        assert_eq!(ranges(&[], 2), [0..0, 0..0]);
     }
 
     #[test]

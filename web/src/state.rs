@@ -176,6 +176,8 @@ pub struct Page {
     pub spot: RwSignal<Option<Spot>>,
     /// The token under the pointer.
     pub hover_spot: RwSignal<Option<Spot>>,
+    /// The written token that the pointer or the focus is on: side and place.
+    pub written: RwSignal<Option<(Side, usize)>>,
     /// Narrow layout: what is shown.
     pub pane: RwSignal<Pane>,
     /// Medium and narrow layout: whether the inspector is open.
@@ -230,6 +232,7 @@ impl Page {
             linked_message,
             spot: RwSignal::new(None),
             hover_spot: RwSignal::new(None),
+            written: RwSignal::new(None),
             pane: RwSignal::new(Pane::Sides),
             drawer: RwSignal::new(false),
             dock: RwSignal::new(Dock::Costs),
@@ -310,6 +313,7 @@ impl Page {
     pub fn leave(self) {
         self.hover.set(None);
         self.hover_spot.set(None);
+        self.written.set(None);
     }
 
     /// Whether this frame is lit up.

@@ -95,6 +95,8 @@ pub struct LiveSide {
     pub stats: RwSignal<Stats>,
     /// What went wrong.
     pub failure: RwSignal<Option<Failure>>,
+    /// Number of the run that was last started.
+    pub round: RwSignal<u32>,
     started: RwSignal<f64>,
 }
 
@@ -108,6 +110,7 @@ impl LiveSide {
             run: RwSignal::new(Run::Idle),
             stats: RwSignal::new(Stats::default()),
             failure: RwSignal::new(None),
+            round: RwSignal::new(0),
             started: RwSignal::new(0.0),
         }
     }
@@ -236,6 +239,7 @@ impl Live {
         let job = self.jobs.get_value() + 1;
         self.jobs.set_value(job);
         state.failure.set(None);
+        state.round.set(job);
         state.written.set(Vec::new());
         state.seen.set(Seen::default());
         state.stats.set(Stats::default());

@@ -107,7 +107,7 @@ pub fn no_gpu() -> Option<AnyView> {
 fn About() -> impl IntoView {
     let live = page().live;
     view! {
-        <div data-testid="model-status" aria-live="polite">{move || match live.model.get() {
+        <div data-testid="model-status">{move || match live.model.get() {
             Model::None => view! {
                 <h2>"No model loaded"</h2>
                 {no_gpu()}

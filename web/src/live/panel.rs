@@ -291,22 +291,29 @@ fn Output(side: Side) -> impl IntoView {
         Run::Going(_) => "writing …".to_owned(),
         Run::Done(reason) => words::stop_reason(reason).to_owned(),
     };
-    let keys = move || (0..state.written.read().len()).collect::<Vec<_>>();
-    let chip = move |at: usize| {
-        let Written { id, text, special } = state.written.read_untracked()[at].clone();
-        plain_chip(id, &text, special, true, at)
+    // The round is part of the key: a new run shares nothing with the last.
+    let keys = move || {
+        let round = state.round.get();
+        (0..state.written.read().len())
+            .map(|at| (round, at))
+            .collect::<Vec<_>>()
     };
-    let text = move |at: usize| {
-        let Written { text, special, .. } = state.written.read_untracked()[at].clone();
-        view! { <span class:special=special>{text}</span> }
+    let written = move |at: usize| state.written.read_untracked().get(at).cloned();
+    let chip = move |(_, at): (u32, usize)| {
+        written(at).map(|Written { id, text, special }| plain_chip(id, &text, special, true, at))
+    };
+    let text = move |(_, at): (u32, usize)| {
+        written(at).map(
+            |Written { text, special, .. }| view! { <span class:special=special>{text}</span> },
+        )
     };
     view! {
         <Show when=any>
             <div class="rulehd">"generated"</div>
             <article class="gf k-turn" class:open=move || state.is_going() aria-busy=move || state.is_going().to_string() data-testid="output">
                 <div class="hd"><span class="kn role-name">"model"</span><span class="muted" data-testid="stop-reason">{head}</span><span class="right mono">{move || state.written.read().len()}</span></div>
-                <p class="said" data-testid="output-text" dir="auto"><For each=keys key=|at| *at children=text/><Show when=move || state.is_going()><span class="caret"></span></Show></p>
-                <div class="body mask"><div class="strip" role="listbox" aria-label=format!("Tokens written on side {}", side.plate()) dir="ltr"><For each=keys key=|at| *at children=chip/></div></div>
+                <p class="said" data-testid="output-text" dir="auto"><For each=keys key=|key| *key children=text/><Show when=move || state.is_going()><span class="caret"></span></Show></p>
+                <div class="body mask"><div class="strip" role="listbox" aria-label=format!("Tokens written on side {}", side.plate()) dir="ltr"><For each=keys key=|key| *key children=chip/></div></div>
             </article>
         </Show>
         <Show when=move || !any() && state.failure.read().is_none()>

@@ -80,12 +80,16 @@ pub fn plain_chip(id: u32, text: &str, special: bool, model: bool, at: usize) ->
     }
     let piece = if special {
         bare(text).to_owned().into_any()
+    } else if text.is_empty() {
+        // Its bytes only begin a character; the token that ends it has the text.
+        view! { <span class="ws">"…"</span> }.into_any()
     } else {
         parts(text).into_any()
     };
     let owner = if model { "model" } else { "runtime" };
+    let reachable = if at == 0 { "0" } else { "-1" };
     view! {
-        <span class=classes role="option" tabindex="-1" data-i=at data-token-id=id data-owner=owner
+        <span class=classes role="option" tabindex=reachable data-i=at data-token-id=id data-owner=owner
             data-piece=text.to_owned()>
             <span class="p">{piece}</span><span class="i">{id}</span>
         </span>

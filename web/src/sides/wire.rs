@@ -22,7 +22,7 @@ pub fn wire(document: &Document, side: Side, segments: Range<usize>) -> AnyView 
         .get(segments)
         .unwrap_or_default()
         .iter()
-        .map(|segment| span(segment))
+        .map(span)
         .collect_view()
         .into_any()
 }
