@@ -1,0 +1,9 @@
+//! Small deterministic parts of the published evaluation and data pipeline, so that its figures can be
+//! traced: sampling, splitting and cleaning of rows, the function-calling encoding, shell output.
+
+pub mod dataset;
+pub mod function_calling;
+mod random;
+pub mod shell;
+
+pub use random::{Random, SampleError, sample_entries};
