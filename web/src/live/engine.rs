@@ -81,18 +81,22 @@ impl Live {
         Ok(())
     }
 
-    /// The engine is of no more use: what ran has failed, and the next request starts a new worker.
+    /// The engine's worker is of no more use.
     fn broken(self, message: String) {
+        self.lost(Failure {
+            kind: FailureKind::Internal,
+            message,
+            advice: "Load the model again. If it happens again, load the page again.".to_owned(),
+        });
+    }
+
+    /// Ends the worker: what ran has failed, and the next request starts a new one.
+    fn lost(self, failure: Failure) {
         // The closures of the old worker may be what calls this, so they are dropped later.
         if let Some(old) = self.connection.try_update_value(Option::take).flatten() {
             old.worker.terminate();
             set_timeout(move || drop(old), std::time::Duration::ZERO);
         }
-        let failure = Failure {
-            kind: FailureKind::Internal,
-            message,
-            advice: "Load the model again. If it happens again, load the page again.".to_owned(),
-        };
         self.adapter.set(None);
         self.model.set(Model::None);
         for side in self.sides {
@@ -196,6 +200,12 @@ impl Live {
                 }
             }
             Event::Unloaded => self.model.set(Model::None),
+            // A worker that never got ready, or whose program broke down, answers nothing any more.
+            Event::Failed { job: None, failure }
+                if failure.kind == FailureKind::Internal || !self.is_ready() =>
+            {
+                self.lost(failure);
+            }
             Event::Failed { job, failure } => match job.and_then(|job| self.of_job(job)) {
                 Some(side) => {
                     let side = self.side(side);
@@ -210,6 +220,11 @@ impl Live {
                 }
             },
         }
+    }
+
+    fn is_ready(self) -> bool {
+        self.connection
+            .with_value(|connection| connection.as_ref().is_some_and(|c| c.ready))
     }
 
     /// The side that runs this job. Answers to jobs of the past are of no interest.

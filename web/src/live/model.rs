@@ -56,7 +56,7 @@ fn Load() -> impl IntoView {
         }
     };
     view! {
-        <h2>"Load a model"<span class="muted">"GGUF, Llama architecture"</span></h2>
+        <h2>"Load a model"<span class="muted">"a GGUF file"</span></h2>
         <form class="get" on:submit=submit>
             <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a GGUF file"
                 placeholder="https://…/model.gguf" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
