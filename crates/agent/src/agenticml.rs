@@ -1,6 +1,7 @@
 //! The AgenticML arm: frames in, frames out.
 
 use crate::action::{act, tool_of};
+use crate::settings::{stop_ids, turn_ends};
 use crate::{ActionError, AgentError, Generator, Registry, Request, RunStop, Settings};
 use formats::agenticml::{ParseError, PayloadError, Reading, View, parse, render};
 use formats::schema::with_tool_obs;
@@ -101,7 +102,7 @@ pub async fn step<G: Generator>(
     let ids = generator
         .generate(Request {
             prompt: &prompt,
-            stops: &settings.stops.agenticml_stops(),
+            stops: &stop_ids(tokenizer, settings.stops.agenticml_stops(), settings),
             max_new_tokens: settings.max_new_tokens,
         })
         .await
@@ -170,11 +171,7 @@ fn read_text(text: &str, ids: &[u32], settings: &Settings) -> Read {
 }
 
 fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Read {
-    let stops = settings.stops;
-    let ends: Vec<u32> = [stops.eos, stops.eot, stops.eom]
-        .into_iter()
-        .flatten()
-        .collect();
+    let ends = turn_ends(tokenizer, &settings.stops);
     let read = read_generated(tokenizer, ids, settings.strict, &ends);
     let last_is_open = read.frames.last().is_some_and(|frame| !frame.closed);
     let frames: Vec<StepFrame> = read

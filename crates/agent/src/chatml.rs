@@ -1,6 +1,7 @@
 //! The ChatML arm: messages in, one message out.
 
 use crate::action::{call, result};
+use crate::settings::{stop_ids, turn_ends};
 use crate::{ActionError, AgentError, Generator, Registry, Request, RunStop, Settings};
 use formats::bridge::{BridgeError, TERMINAL_TOOLS, name_and_arguments};
 use formats::chatml::{
@@ -98,7 +99,7 @@ async fn turn<G: Generator>(
     };
     let rendering = render(&conversation, &options)?;
     let prompt = view(tokenizer, &rendering, Arm::ChatMl, settings.policy).ids();
-    let stops = settings.stops.chatml_stops()?;
+    let stops = stop_ids(tokenizer, settings.stops.chatml_stops()?, settings);
     let ids = generator
         .generate(Request {
             prompt: &prompt,
@@ -161,9 +162,8 @@ pub fn read_step(
 
 /// `None` when the reply was cut off.
 fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Option<Generation> {
-    let stops = settings.stops;
-    let ends = [stops.eos, stops.eot, stops.eom];
-    let end = ids.iter().position(|id| ends.contains(&Some(*id)));
+    let ends = turn_ends(tokenizer, &settings.stops);
+    let end = ids.iter().position(|id| ends.contains(id));
     if end.is_none() && ids.len() >= settings.max_new_tokens {
         return None;
     }

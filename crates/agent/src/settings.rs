@@ -2,7 +2,7 @@
 
 use formats::Policy;
 use std::fmt;
-use tokens::StopFacts;
+use tokens::{Llama3Tokenizer, StopFacts};
 
 /// How to step and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,34 @@ impl Default for Settings {
             stops: StopFacts::LLAMA31_BASE,
         }
     }
+}
+
+/// Ids that end a model's turn whatever the arm: end of text, turn and message, and the tokenizer's end
+/// of sequence. Under [`Policy::Safe`] none of them gets into what is read.
+pub(crate) fn turn_ends(tokenizer: &Llama3Tokenizer, stops: &StopFacts) -> Vec<u32> {
+    let names = ["<|end_of_text|>", "<|eot_id|>", "<|eom_id|>"];
+    let mut ends: Vec<u32> = names
+        .into_iter()
+        .filter_map(|name| tokenizer.special_id(name))
+        .collect();
+    ends.extend(stops.eos.filter(|eos| !ends.contains(eos)));
+    ends
+}
+
+/// The arm's stop ids, and under [`Policy::Safe`] all ends of turns.
+pub(crate) fn stop_ids(
+    tokenizer: &Llama3Tokenizer,
+    mut stops: Vec<u32>,
+    settings: &Settings,
+) -> Vec<u32> {
+    if settings.policy == Policy::Safe {
+        for end in turn_ends(tokenizer, &settings.stops) {
+            if !stops.contains(&end) {
+                stops.push(end);
+            }
+        }
+    }
+    stops
 }
 
 /// Why a run ended. `S` says why a turn could not be used.

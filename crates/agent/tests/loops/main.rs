@@ -1,0 +1,5 @@
+//! The loops, by the golden cases and beyond them.
+
+mod common;
+mod golden;
+mod safe;
