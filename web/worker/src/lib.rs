@@ -18,9 +18,26 @@ use weights::source::{AbortHandle, BlobSource, HttpSource};
 /// A request and, for a local file, its handle.
 type Posted = (Request, Option<Blob>);
 
+#[expect(unsafe_code, reason = "the linker's own symbol can only be declared as foreign")]
+mod constructors {
+    unsafe extern "C" {
+        fn __wasm_call_ctors();
+    }
+
+    /// Runs the static constructors that cubecl's compiler registers its parts with.
+    ///
+    /// A module that never calls them itself is linked as a command: every exported function is then
+    /// wrapped to run all of them before and after, thousands of times per generated token.
+    pub fn run() {
+        // SAFETY: called once, before anything that they set up is used.
+        unsafe { __wasm_call_ctors() }
+    }
+}
+
 /// Starts answering. `early` holds the messages that arrived while this module was loading.
 #[wasm_bindgen]
 pub fn start(early: Array) {
+    constructors::run();
     std::panic::set_hook(Box::new(|panic| {
         post(&Event::Failed {
             job: None,
