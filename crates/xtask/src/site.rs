@@ -70,8 +70,8 @@ struct Program {
     profile: &'static str,
     /// Name of the written files.
     name: &'static str,
-    /// Level for wasm-opt.
-    optimize: &'static str,
+    /// Level for wasm-opt where it makes the compressed module smaller.
+    optimize: Option<&'static str>,
 }
 
 const PAGE: Program = Program {
@@ -79,14 +79,15 @@ const PAGE: Program = Program {
     module: "page.wasm",
     profile: "page",
     name: "page",
-    optimize: "-Oz",
+    optimize: Some("-Oz"),
 };
 const ENGINE: Program = Program {
     package: "worker",
     module: "worker.wasm",
     profile: "release",
     name: "engine",
-    optimize: "-O2",
+    // Measured at -Os and -O2: 9 % smaller raw, but 5 % larger compressed.
+    optimize: None,
 };
 
 /// Builds everything and writes the site to `out`, which is replaced.
@@ -197,21 +198,21 @@ fn compile(
                 .arg(&module),
         )
     })?;
-    if !recipe.finish {
+    let Some(level) = program.optimize.filter(|_| recipe.finish) else {
         return Ok(folder);
-    }
+    };
     // The features are those that the module itself lists; with more, wasm-opt would use some that
     // browsers do not have.
     let optimized = project.target.join("optimized").join(program.name);
     refresh(
         &optimized,
-        &format!("{} {}", key(&[&bound])?, program.optimize),
+        &format!("{} {}", key(&[&bound])?, level),
         || {
             copy_all(&folder, &optimized)?;
             process::run(
                 process::command(project, "node")
                     .arg(project.npm("binaryen/bin/wasm-opt"))
-                    .args([program.optimize, "-o"])
+                    .args([level, "-o"])
                     .arg(optimized.join(bound.file_name().context("a module without a name")?))
                     .arg(&bound),
             )
