@@ -19,7 +19,7 @@ use crate::gpu::Spread;
 /// Words of the `step` buffer, which every kernel reads.
 pub(crate) const STEP_WORDS: usize = 4;
 /// Invocations per workgroup where rows are spread over invocations.
-const ROW_GROUP: u32 = 64;
+const ROW_GROUP: u32 = 16;
 /// Lanes that share a row where a workgroup reduces.
 const LANES: u32 = 32;
 /// Partial results of the first stage of the arg-max.
