@@ -212,6 +212,8 @@ pub async fn load(
                             LoadError::Inconsistent(format!("{}: {error}", tensor.name))
                         })?;
                     linear.write(gpu, first + row, count, &words, &scales);
+                    // Until then burn keeps the bytes on this side.
+                    gpu.submit()?;
                     in_flight += bytes.len();
                     if in_flight >= IN_FLIGHT_BYTES {
                         gpu.finish().await?;
