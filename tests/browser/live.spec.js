@@ -36,9 +36,8 @@ test.describe("SmolLM2-135M", { tag: "@engine" }, () => {
     expect(await playground.model.workerMemory()).toBeLessThan(200e6);
   });
 
-  for (const name of ["count", "code"]) {
+  for (const { name, prompt, ids, exact } of fixture.cases) {
     test(`continues "${name}" as the reference does`, async () => {
-      const { prompt, ids, exact } = fixture.cases.find((one) => one.name === name);
       await live.open();
       await live.prompt(prompt);
       await playground.page.getByTestId("max-tokens").fill(String(exact.greedy.length));

@@ -299,8 +299,7 @@ impl Suite<'_> {
     /// Documentation examples; the same groups, so that the same builds serve.
     fn docs(&self) -> Result<Count> {
         let mut total = Count::default();
-        // Only libraries have examples.
-        for group in [&["formats", "tokens", "weights"][..], &["llama", "engine"]] {
+        for group in [&["formats", "tokens", "weights", "agent"][..], &HEAVY] {
             let mut cargo = process::cargo(self.project);
             cargo.args(["test", "--quiet", "--doc"]);
             cargo.args(group.iter().flat_map(|package| ["--package", package]));
