@@ -1,6 +1,10 @@
 //! The native program `playground`: the same engine as the page's, on the command line.
 //!
-//! Every subcommand prints JSON on standard output and messages on standard error.
+//! Every subcommand but `conform` prints JSON on standard output, and all print messages on standard
+//! error.
+
+mod conform;
+mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,6 +30,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run files of golden cases: what the published reference does, case by case.
+    Conform(conform::Arguments),
+    #[command(flatten)]
+    Text(text::Command),
     /// Continue a prompt with a GGUF model on the GPU.
     Generate {
         /// A GGUF file of a Llama-architecture model.
@@ -78,55 +86,58 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = pollster::block_on(async {
-        match arguments.command {
-            Command::Generate {
-                model,
-                prompt,
-                prompt_tokens,
-                messages,
-                max_tokens,
-                context,
-                temperature,
-                top_k,
-                top_p,
-                min_p,
-                seed,
-            } => {
-                let prompt = match (prompt, prompt_tokens, messages) {
-                    (Some(text), _, _) => Prompt::Text { text },
-                    (_, Some(ids), _) => Prompt::Ids { ids },
-                    (_, _, Some(json)) => Prompt::Messages { json },
-                    _ => return Err(anyhow!("give --prompt, --prompt-tokens or --messages")),
-                };
-                let sampling = Sampling {
-                    temperature,
-                    top_k,
-                    top_p,
-                    min_p,
-                    seed,
-                };
-                generate(&model, &prompt, &sampling, max_tokens, context).await
-            }
-            Command::Logits {
-                model,
-                tokens,
-                top,
-                all,
-            } => logits(&model, &tokens, top, all).await,
-        }
-    });
-    match done {
-        Ok(value) => {
-            println!("{value}");
-            ExitCode::SUCCESS
-        }
+    match pollster::block_on(run(Arguments::parse().command)) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("playground: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let answer = match command {
+        Command::Conform(arguments) => return conform::conform(&arguments),
+        Command::Text(command) => text::run(&command)?,
+        Command::Generate {
+            model,
+            prompt,
+            prompt_tokens,
+            messages,
+            max_tokens,
+            context,
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            seed,
+        } => {
+            let prompt = match (prompt, prompt_tokens, messages) {
+                (Some(text), _, _) => Prompt::Text { text },
+                (_, Some(ids), _) => Prompt::Ids { ids },
+                (_, _, Some(json)) => Prompt::Messages { json },
+                _ => return Err(anyhow!("give --prompt, --prompt-tokens or --messages")),
+            };
+            let sampling = Sampling {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                seed,
+            };
+            generate(&model, &prompt, &sampling, max_tokens, context)
+                .await?
+                .to_string()
+        }
+        Command::Logits {
+            model,
+            tokens,
+            top,
+            all,
+        } => logits(&model, &tokens, top, all).await?.to_string(),
+    };
+    text::print(&answer)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn generate(
