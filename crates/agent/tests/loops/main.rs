@@ -1,5 +1,6 @@
 //! The loops, by the golden cases and beyond them.
 
+mod any_ids;
 mod common;
 mod golden;
 mod safe;
