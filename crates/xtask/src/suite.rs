@@ -25,8 +25,12 @@ pub enum Step {
     Tokens,
     /// Tests of crates/weights
     Weights,
+    /// Tests of crates/agent
+    Agent,
     /// Tests of crates/xtask
     Xtask,
+    /// Tests of the page that need no browser
+    Page,
     /// Lints of the page
     PageLints,
     /// Tests of crates/llama, on a software GPU
@@ -42,11 +46,13 @@ pub enum Step {
     /// The site: both WebAssembly programs and all that belongs to them
     Web,
     /// Browser tests of the page alone, on a site without the engine; part of `browser`
-    Page,
+    BrowserPage,
     /// Browser tests
     Browser,
 }
 
+/// Packages that do without burn.
+const LIGHT: [&str; 5] = ["formats", "tokens", "weights", "agent", "xtask"];
 /// Packages that use burn. Their tests are always built together: one set of features, so that burn is
 /// compiled once.
 const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
@@ -60,7 +66,7 @@ impl Step {
     fn is_light(self) -> bool {
         matches!(
             self,
-            Self::Formats | Self::Tokens | Self::Weights | Self::Xtask
+            Self::Formats | Self::Tokens | Self::Weights | Self::Agent | Self::Xtask
         )
     }
 
@@ -69,7 +75,7 @@ impl Step {
     }
 
     fn uses_browser(self) -> bool {
-        matches!(self, Self::Page | Self::Browser)
+        matches!(self, Self::BrowserPage | Self::Browser)
     }
 }
 
@@ -103,7 +109,7 @@ pub fn run(project: &Project, only: &[Step], rest: &[String]) -> Result<()> {
     let mut steps = only.to_vec();
     if steps.is_empty() {
         steps = Step::value_variants().to_vec();
-        steps.retain(|step| *step != Step::Page);
+        steps.retain(|step| *step != Step::BrowserPage);
     }
     steps.sort();
     steps.dedup();
@@ -187,7 +193,7 @@ impl Suite<'_> {
     fn step(&mut self, step: Step) -> Result<Count> {
         match step {
             Step::Fmt => self.check(&[&["fmt", "--all", "--check"]]),
-            Step::Formats | Step::Tokens | Step::Weights | Step::Xtask => {
+            Step::Formats | Step::Tokens | Step::Weights | Step::Agent | Step::Xtask => {
                 let group = self.light.clone();
                 self.package(&step.name(), &group)
             }
@@ -195,6 +201,7 @@ impl Suite<'_> {
                 self.package(&step.name(), &HEAVY.map(str::to_owned))
             }
             Step::Docs => self.docs(),
+            Step::Page => self.package("page", &["page".to_owned()]),
             Step::PageLints => self.check(&[&clippy("page")]),
             Step::Clippy => {
                 let all = [
@@ -217,7 +224,7 @@ impl Suite<'_> {
                 self.site(Engine::Included)?;
                 Ok(Count::check(true))
             }
-            Step::Page => self.browser(Engine::Left),
+            Step::BrowserPage => self.browser(Engine::Left),
             Step::Browser => self.browser(Engine::Included),
         }
     }
@@ -243,7 +250,7 @@ impl Suite<'_> {
         for program in self.programs.get(package).into_iter().flatten() {
             let mut command = Command::new(program);
             // As cargo does: the working folder is the package's own.
-            let home = self.project.root.join("crates").join(package);
+            let home = self.home(package);
             command
                 .current_dir(&home)
                 .env("CARGO_MANIFEST_DIR", &home)
@@ -269,10 +276,11 @@ impl Suite<'_> {
                 .flat_map(|package| ["--package", package.as_str()]),
         );
         process::say(&cargo);
-        let mut programs = group
+        let homes = group
             .iter()
-            .map(|name| (name.clone(), Vec::new()))
-            .collect::<BTreeMap<_, _>>();
+            .map(|package| self.home(package))
+            .collect::<Vec<_>>();
+        let mut programs = vec![Vec::new(); group.len()];
         let built = process::lines(&mut cargo, |line| {
             let Ok(message) = serde_json::from_str::<Value>(line) else {
                 return;
@@ -281,25 +289,33 @@ impl Suite<'_> {
             let Some(program) = message["executable"].as_str().filter(|_| test) else {
                 return;
             };
-            // The package's folder has its name.
-            let package = message["manifest_path"]
-                .as_str()
-                .and_then(|path| Path::new(path).parent()?.file_name());
-            if let Some(list) = package.and_then(|name| programs.get_mut(name.to_str()?)) {
+            let manifest = message["manifest_path"].as_str().map(Path::new);
+            let mut homes = homes.iter().zip(&mut programs);
+            if let Some((_, list)) =
+                homes.find(|(home, _)| manifest.is_some_and(|it| it.starts_with(home)))
+            {
                 list.push(program.into());
             }
         })?;
         if !built {
             bail!("the tests of {} do not compile", group.join(", "));
         }
-        self.programs.append(&mut programs);
+        self.programs.extend(group.iter().cloned().zip(programs));
         Ok(())
     }
 
-    /// Documentation examples; the same groups, so that the same builds serve.
+    /// The folder of a package.
+    fn home(&self, package: &str) -> PathBuf {
+        match package {
+            "page" => self.project.root.join("web"),
+            _ => self.project.root.join("crates").join(package),
+        }
+    }
+
+    /// Documentation examples; the same groups as for the tests, so that the same builds serve.
     fn docs(&self) -> Result<Count> {
         let mut total = Count::default();
-        for group in [&["formats", "tokens", "weights", "agent"][..], &HEAVY] {
+        for group in [&LIGHT[..], &HEAVY[..]] {
             let mut cargo = process::cargo(self.project);
             cargo.args(["test", "--quiet", "--doc"]);
             cargo.args(group.iter().flat_map(|package| ["--package", package]));
@@ -468,9 +484,15 @@ mod tests {
     }
 
     #[test]
-    fn every_step_has_a_name() {
-        for step in Step::value_variants() {
-            assert!(!step.name().is_empty());
+    fn no_crate_is_forgotten() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for entry in fs::read_dir(crates).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let group = LIGHT.iter().chain(&HEAVY).any(|known| *known == name);
+            let step = Step::value_variants()
+                .iter()
+                .any(|step| step.name() == name);
+            assert!(group && step, "nothing tests crates/{name}");
         }
     }
 }
