@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 
 /// What the page asks of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "type"
+)]
 pub enum Request {
     /// Look for a GPU without loading anything. Answered by [`Event::Adapter`] or [`Event::Failed`].
     Probe,
@@ -40,7 +44,11 @@ pub enum Request {
 
 /// Where a model file is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "type"
+)]
 pub enum Source {
     /// An http(s) address, absolute or relative to the page.
     Url {
@@ -57,7 +65,11 @@ pub enum Source {
 
 /// What a generation continues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "type"
+)]
 pub enum Prompt {
     /// Token ids, used as they are.
     Ids {
@@ -94,7 +106,11 @@ pub struct Sampling {
 
 /// What the engine tells the page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "type"
+)]
 pub enum Event {
     /// The worker's code runs and takes requests.
     Ready,

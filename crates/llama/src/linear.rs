@@ -231,14 +231,14 @@ impl Part {
 }
 
 /// Rows and tokens per invocation: enough rows to reuse each loaded activation, and in prefill
-/// enough tokens to reuse each unpacked weight, within the registers at hand.
+/// enough tokens to reuse each unpacked weight, within the registers (or workgroup memory) at hand.
 fn tile(spread: Spread, tokens: usize) -> Tile {
-    let rows = match spread {
-        Spread::Rows => 4,
-        Spread::Lanes => 2,
+    let (rows, most) = match spread {
+        Spread::Rows => (4, 8),
+        Spread::Lanes => (2, 4),
     };
     Tile {
         rows,
-        tokens: if tokens == 1 { 1 } else { 4 },
+        tokens: if tokens == 1 { 1 } else { most },
     }
 }

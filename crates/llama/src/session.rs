@@ -1,14 +1,19 @@
 //! A model with its KV cache: prompts in, tokens out.
 
 use crate::config::Config;
-use crate::gpu::{Gpu, GpuError};
+use crate::gpu::{Gpu, GpuError, Spread};
 use crate::load::Loaded;
 use crate::model::{Cache, Llama, Workspace, argmax, forward};
 use crate::sampling::Sampling;
 
 /// Tokens per prefill chunk. Between chunks the work so far is awaited, so that a weak GPU is never
-/// given more than it finishes in time, and a request to stop is heard.
-const CHUNK: usize = 32;
+/// given more than it finishes in time, and a request to stop is heard within about a second.
+fn chunk_tokens(spread: Spread) -> usize {
+    match spread {
+        Spread::Rows => 16,
+        Spread::Lanes => 64,
+    }
+}
 
 /// Why a session could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +83,7 @@ impl Session {
             )));
         }
         let cache = Cache::new(&gpu, &config, capacity);
-        let work = Workspace::new(&gpu, &config, CHUNK, capacity);
+        let work = Workspace::new(&gpu, &config, chunk_tokens(gpu.spread()), capacity);
         gpu.finish().await?;
         Ok(Self {
             gpu,
@@ -172,7 +177,7 @@ impl Session {
         }
         let reused = self.reusable(ids);
         self.held.truncate(reused);
-        for chunk in ids[reused..].chunks(CHUNK) {
+        for chunk in ids[reused..].chunks(chunk_tokens(self.gpu.spread())) {
             if !go_on(self.held.len()) {
                 return Ok(Prefill {
                     reused,

@@ -18,7 +18,10 @@ use weights::source::{AbortHandle, BlobSource, HttpSource};
 /// A request and, for a local file, its handle.
 type Posted = (Request, Option<Blob>);
 
-#[expect(unsafe_code, reason = "the linker's own symbol can only be declared as foreign")]
+#[expect(
+    unsafe_code,
+    reason = "the linker's own symbol can only be declared as foreign"
+)]
 mod constructors {
     unsafe extern "C" {
         fn __wasm_call_ctors();
