@@ -53,7 +53,8 @@ pub fn Inspector() -> impl IntoView {
                     <button class="btn quiet close" aria-label="Close" on:click=move |_| page.drawer.set(false)>{icons::cross()}</button></span></div>
             <div class="insp" data-testid="inspector">{body}
                 <section class="keys-box"><div class="keys"><span><kbd>"↑↓"</kbd>" frame"</span><span><kbd>"←→"</kbd>" token"</span><span><kbd>"X"</kbd>" other side"</span>
-                    <span><kbd>"P"</kbd>" pin"</span><span><kbd>"M"</kbd>" mask"</span><span><kbd>"?"</kbd>" all keys"</span></div></section>
+                    <span><kbd>"P"</kbd>" pin"</span><span><kbd>"M"</kbd>" mask"</span><span><kbd>"?"</kbd>" all keys"</span></div>
+                    <p class="built">"Llama 3.1 vocabulary. "<a href="licences/llama-vocabulary.txt">"Built with Llama"</a></p></section>
             </div>
         </aside>
     }
