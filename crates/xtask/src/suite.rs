@@ -33,6 +33,8 @@ pub enum Step {
     Page,
     /// Lints of the page
     PageLints,
+    /// Golden cases in WebAssembly, in Node.js and Chromium: the same answers as native
+    Wasm,
     /// Tests of crates/llama, on a software GPU
     Llama,
     /// Tests of crates/engine, on a software GPU
@@ -57,6 +59,8 @@ const LIGHT: [&str; 5] = ["formats", "tokens", "weights", "agent", "xtask"];
 /// compiled once.
 const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
 
+const NO_BROWSER: &str = "no Chromium was found";
+
 impl Step {
     fn name(self) -> String {
         self.to_possible_value()
@@ -75,7 +79,7 @@ impl Step {
     }
 
     fn uses_browser(self) -> bool {
-        matches!(self, Self::BrowserPage | Self::Browser)
+        matches!(self, Self::Wasm | Self::BrowserPage | Self::Browser)
     }
 }
 
@@ -202,7 +206,8 @@ impl Suite<'_> {
             }
             Step::Docs => self.docs(),
             Step::Page => self.package("page", &["page".to_owned()]),
-            Step::PageLints => self.check(&[&clippy("page")]),
+            Step::PageLints => self.check(&[&clippy("page", &[])]),
+            Step::Wasm => self.wasm(),
             Step::Clippy => {
                 let all = [
                     "clippy",
@@ -216,8 +221,9 @@ impl Suite<'_> {
                 let targets = ["--all-targets", "--", "-D", "warnings"];
                 self.check(&[
                     &[&all[..], &targets[..]].concat(),
-                    &clippy("page"),
-                    &clippy("worker"),
+                    &clippy("page", &[]),
+                    &clippy("agent", &["--example", "wasm"]),
+                    &clippy("worker", &[]),
                 ])
             }
             Step::Web => {
@@ -256,7 +262,7 @@ impl Suite<'_> {
                 .env("CARGO_MANIFEST_DIR", &home)
                 .args(self.rest);
             self.environment(&mut command)?;
-            total.add(counted(&mut command)?);
+            total.add(counted(&mut command, closing)?);
         }
         Ok(total)
     }
@@ -321,7 +327,7 @@ impl Suite<'_> {
             cargo.args(group.iter().flat_map(|package| ["--package", package]));
             process::say(&cargo);
             self.environment(&mut cargo)?;
-            total.add(counted(&mut cargo)?);
+            total.add(counted(&mut cargo, closing)?);
         }
         Ok(total)
     }
@@ -345,6 +351,88 @@ impl Suite<'_> {
         fs::create_dir_all(&runtime)?;
         set("XDG_RUNTIME_DIR", &runtime);
         Ok(())
+    }
+
+    /// Runs the golden cases natively and in WebAssembly, and compares the reports.
+    fn wasm(&self) -> Result<Count> {
+        let bindgen = setup::build_tools(self.project)?;
+        let browser = setup::browser().context(NO_BROWSER)?;
+        let tokenizer = site::tokenizer_json(self.project)?;
+        // Relative to the root, where commands run.
+        let golden = Path::new("tests/golden");
+        let mut cases = fs::read_dir(self.project.root.join(golden))
+            .with_context(|| format!("reading {}", golden.display()))?
+            .map(|entry| Ok(golden.join(entry?.file_name())))
+            .collect::<Result<Vec<_>>>()?;
+        cases.retain(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "json")
+        });
+        cases.sort();
+        let out = self.project.target.join("wasm");
+        fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
+
+        let native = out.join("native.jsonl");
+        let reports =
+            fs::File::create(&native).with_context(|| format!("creating {}", native.display()))?;
+        process::run(
+            process::cargo(self.project)
+                .args([
+                    "run",
+                    "--quiet",
+                    "--package",
+                    "agent",
+                    "--example",
+                    "reports",
+                    "--",
+                ])
+                .arg(&tokenizer)
+                .args(&cases)
+                .stdout(reports),
+        )?;
+        process::run(process::cargo(self.project).args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "agent",
+            "--example",
+            "wasm",
+            "--target",
+            setup::WASM,
+        ]))?;
+        let module = self
+            .project
+            .target
+            .join(setup::WASM)
+            .join("release/examples/wasm.wasm");
+        let bound = out.join("bound");
+        process::run(
+            process::command(self.project, &bindgen)
+                .args([
+                    "--no-typescript",
+                    "--target",
+                    "web",
+                    "--out-name",
+                    "wasm",
+                    "--out-dir",
+                ])
+                .arg(&bound)
+                .arg(&module),
+        )?;
+        // Without it, what Node.js takes the script for depends on where the target folder is.
+        fs::write(bound.join("package.json"), "{\"type\": \"module\"}\n")?;
+        let mut total = Count::default();
+        for script in ["golden.mjs", "chromium.mjs"] {
+            let mut node = process::command(self.project, "node");
+            node.arg(Path::new("tests/wasm").join(script))
+                .args([&bound, &native, &tokenizer])
+                .args(&cases)
+                .env("PLAYGROUND_CHROMIUM", &browser);
+            process::say(&node);
+            total.add(counted(&mut node, script_closing)?);
+        }
+        Ok(total)
     }
 
     /// Builds the site for the browser tests; quick when nothing changed.
@@ -398,6 +486,7 @@ impl Suite<'_> {
 pub fn screens(project: &Project) -> Result<()> {
     setup::npm(project)?;
     setup::test_tools()?;
+    setup::picture_fonts()?;
     let site = project.target.join("site-page");
     site::build(project, &Recipe::quick(Engine::Left), &site)?;
     let mut tool = playwright(project, &site, &project.target.join("browser"))?;
@@ -411,7 +500,7 @@ fn playwright(project: &Project, site: &Path, results: &Path) -> Result<Command>
     let models = project.cache.join("models");
     fs::create_dir_all(&models)?;
     let address = server::start(site, &models)?;
-    let browser = setup::browser().context("no Chromium was found")?;
+    let browser = setup::browser().context(NO_BROWSER)?;
     let mut command = process::command(project, "node");
     command
         .arg(project.npm("@playwright/test/cli.js"))
@@ -422,22 +511,21 @@ fn playwright(project: &Project, site: &Path, results: &Path) -> Result<Command>
     Ok(command)
 }
 
-fn clippy(package: &str) -> [&str; 9] {
-    [
+/// Lints of a package, or of the named targets of it, as compiled to WebAssembly.
+fn clippy<'a>(package: &'a str, targets: &[&'a str]) -> Vec<&'a str> {
+    let clippy = [
         "clippy",
         "--quiet",
+        "--target",
+        setup::WASM,
         "--package",
         package,
-        "--target",
-        "wasm32-unknown-unknown",
-        "--",
-        "-D",
-        "warnings",
-    ]
+    ];
+    [&clippy, targets, &["--", "-D", "warnings"]].concat()
 }
 
 /// Runs a test program, passes its output on, and reads its closing lines.
-fn counted(command: &mut Command) -> Result<Count> {
+fn counted(command: &mut Command, closing: impl Fn(&str) -> Option<Count>) -> Result<Count> {
     let mut count = Count::default();
     let ok = process::lines(command, |line| {
         println!("{line}");
@@ -471,6 +559,16 @@ fn closing(line: &str) -> Option<Count> {
     })
 }
 
+/// Reads `3 passed, 0 failed`, with which the scripts of tests/wasm end.
+fn script_closing(line: &str) -> Option<Count> {
+    let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
+    Some(Count {
+        passed: passed.parse().ok()?,
+        failed: failed.parse().ok()?,
+        ignored: 0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -481,6 +579,9 @@ mod tests {
         let count = closing(line).unwrap();
         assert_eq!((count.passed, count.failed, count.ignored), (12, 3, 1));
         assert!(closing("running 3 tests").is_none());
+        let count = script_closing("12 passed, 3 failed").unwrap();
+        assert_eq!((count.passed, count.failed, count.ignored), (12, 3, 0));
+        assert!(script_closing("bridge: 3/3").is_none());
     }
 
     #[test]
