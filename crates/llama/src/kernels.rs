@@ -18,8 +18,10 @@ use crate::gpu::Spread;
 
 /// Words of the `step` buffer, which every kernel reads.
 pub(crate) const STEP_WORDS: usize = 4;
-/// Invocations per workgroup where rows are spread over invocations.
+/// Invocations per workgroup where each works alone: few, so that a CPU's cores share the work.
 const ROW_GROUP: u32 = 16;
+/// Invocations per workgroup where lanes share rows.
+const LANE_GROUP: u32 = 64;
 /// Lanes that share a row where a workgroup reduces.
 const LANES: u32 = 32;
 /// Partial results of the first stage of the arg-max.
@@ -119,6 +121,7 @@ impl Kernel {
             Self::Norm { .. } => 64,
             Self::Attention { .. } => LANES,
             Self::ArgmaxMerge => 1,
+            Self::Linear { spread, .. } | Self::GateUp { spread, .. } => product_group(*spread),
             _ => ROW_GROUP,
         }
     }
@@ -136,7 +139,7 @@ impl Kernel {
             } => {
                 let rows_per_group = match spread {
                     Spread::Rows => ROW_GROUP * tile.rows,
-                    Spread::Lanes => ROW_GROUP / LANES * tile.rows,
+                    Spread::Lanes => LANE_GROUP / LANES * tile.rows,
                 };
                 let groups = rows.div_ceil(rows_per_group);
                 // A dimension holds at most 65,535 workgroups.
@@ -235,6 +238,14 @@ impl Kernel {
             Self::ArgmaxParts { vocab } => argmax_parts(vocab),
             Self::ArgmaxMerge => argmax_merge(),
         }
+    }
+}
+
+/// Invocations per workgroup of a matrix product.
+fn product_group(spread: Spread) -> u32 {
+    match spread {
+        Spread::Rows => ROW_GROUP,
+        Spread::Lanes => LANE_GROUP,
     }
 }
 
@@ -447,6 +458,7 @@ impl Product {
             spread,
         } = *self;
         let scaled = has_scales(layout);
+        let invocations = product_group(spread);
         let mut names = Vec::new();
         for matrix in 0..matrices {
             names.push((format!("words{matrix}"), "vec4<u32>"));
@@ -476,12 +488,12 @@ impl Product {
         };
 
         if spread == Spread::Lanes {
-            let slots = ROW_GROUP * matrices * tile.rows * tile.tokens;
+            let slots = invocations * matrices * tile.rows * tile.tokens;
             let _ = writeln!(text, "var<workgroup> sums: array<f32, {slots}>;");
         }
         let _ = writeln!(
             text,
-            "@compute @workgroup_size({ROW_GROUP}, 1, 1)
+            "@compute @workgroup_size({invocations}, 1, 1)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{
   let block_of_rows = group.z * groups.x + group.x;
   let tokens = step[0];
@@ -490,14 +502,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         );
         let (first_row, start, step) = match spread {
             Spread::Rows => (
-                format!("(block_of_rows * {ROW_GROUP}u + local.x) * {}u", tile.rows),
+                format!(
+                    "(block_of_rows * {invocations}u + local.x) * {}u",
+                    tile.rows
+                ),
                 "0u".to_owned(),
                 1,
             ),
             Spread::Lanes => (
                 format!(
                     "(block_of_rows * {}u + local.x / {LANES}u) * {}u",
-                    ROW_GROUP / LANES,
+                    invocations / LANES,
                     tile.rows
                 ),
                 format!("local.x % {LANES}u"),
