@@ -155,10 +155,12 @@ impl Gpu {
         self.spread
     }
 
-    /// The same device with another spread, to test or measure either on any adapter.
+    /// The same device with another spread, to test or measure either on any adapter. Its launches
+    /// are counted anew.
     #[must_use]
     pub fn with_spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
+        self.launches = Arc::default();
         self
     }
 

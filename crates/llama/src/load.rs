@@ -118,11 +118,11 @@ pub fn config(gguf: &Gguf) -> Result<Config, LoadError> {
     };
     let sound = [
         (
-            config.heads % config.kv_heads == 0,
+            config.heads.is_multiple_of(config.kv_heads),
             "query heads are no multiple of key heads",
         ),
         (
-            config.head_dim % 4 == 0 && config.head_dim <= 256,
+            config.head_dim.is_multiple_of(4) && config.head_dim <= 256,
             "the head width is not a multiple of 4 up to 256",
         ),
         (
@@ -130,7 +130,7 @@ pub fn config(gguf: &Gguf) -> Result<Config, LoadError> {
             "only a part of each head is rotated",
         ),
         (
-            config.dim % 4 == 0 && config.ffn % 4 == 0,
+            config.dim.is_multiple_of(4) && config.ffn.is_multiple_of(4),
             "widths are not multiples of 4",
         ),
         (config.vocab <= 1 << 24, "the vocabulary is too large"),
@@ -152,7 +152,7 @@ enum Target {
     /// Rows of a matrix, from a row on.
     Rows(Linear, usize),
     /// A vector of floats.
-    Floats(Tensor<1>),
+    Floats(Box<Tensor<1>>),
     /// The rotary divisors, which stay on the host.
     Divisors,
 }
@@ -339,7 +339,7 @@ fn allocate(
     let mut vector = |name: String| -> Result<Tensor<1>, LoadError> {
         find(&name, 1, config.dim)?;
         let floats = gpu.floats(config.dim);
-        targets.insert(name, Target::Floats(floats.clone()));
+        targets.insert(name, Target::Floats(Box::new(floats.clone())));
         Ok(floats)
     };
     let mut blocks = Vec::new();

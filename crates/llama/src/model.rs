@@ -145,116 +145,134 @@ impl Workspace {
     }
 }
 
-/// Runs `ids` through the model at positions `past..`, appending to the cache and, where
-/// `want_logits`, computing the logits of the last of them. Queues work and submits it; waits for
-/// nothing.
-pub(crate) fn forward(
-    gpu: &Gpu,
-    config: &Config,
-    model: &Llama,
-    cache: &Cache,
-    work: &Workspace,
-    ids: &[u32],
-    past: usize,
-    want_logits: bool,
-) -> Result<(), GpuError> {
-    let tokens = ids.len();
-    let step = word_handle(&work.step);
-    let ids_buffer = word_handle(&work.ids);
-    gpu.write(
-        &step,
-        0,
-        &[tokens as u32, past as u32, cache.capacity as u32, 0],
-    );
-    gpu.write(&ids_buffer, 0, ids);
-
-    let stream = float_handle(&work.stream);
-    let normed = float_handle(&work.normed);
-    let qkv = float_handle(&work.qkv);
-    let query = float_handle(&work.query);
-    let mixed = float_handle(&work.mixed);
-    let hidden = float_handle(&work.hidden);
-    let table = float_handle(&work.table);
-    let (heads, kv_heads) = (config.heads as u32, config.kv_heads as u32);
-    let head_dim = config.head_dim as u32;
-    let spread = gpu.spread();
-    let norm = |gain: &Tensor<1>, last: bool| {
-        let kernel = Kernel::Norm {
-            dim: config.dim as u32,
-            eps_bits: config.norm_eps.to_bits(),
-            last,
-            spread,
-        };
-        let groups = kernel.groups(tokens as u32);
-        gpu.launch(
-            kernel,
-            groups,
-            &[&stream, &float_handle(gain), &step, &normed],
-        );
-    };
-
-    model
-        .embedding
-        .gather(gpu, &step, &ids_buffer, &stream, tokens);
-    for (index, block) in model.blocks.iter().enumerate() {
-        let keys = float_handle(&cache.keys[index]);
-        let values = float_handle(&cache.values[index]);
-        norm(&block.attention_norm, false);
-        block
-            .qkv
-            .forward(gpu, &step, &normed, &qkv, tokens, Epilogue::Store);
-        let kernel = Kernel::Rope {
-            heads,
-            kv_heads,
-            head_dim,
-        };
-        let groups = kernel.groups(tokens as u32);
-        gpu.launch(
-            kernel,
-            groups,
-            &[&qkv, &table, &step, &query, &keys, &values],
-        );
-        let kernel = Kernel::Attention {
-            heads,
-            kv_heads,
-            head_dim,
-            spread,
-        };
-        let groups = kernel.groups(tokens as u32);
-        gpu.launch(kernel, groups, &[&query, &keys, &values, &step, &mixed]);
-        block
-            .output
-            .forward(gpu, &step, &mixed, &stream, tokens, Epilogue::Add);
-        norm(&block.ffn_norm, false);
-        Linear::gate_up(&block.gate, &block.up, gpu, &step, &normed, &hidden, tokens);
-        block
-            .down
-            .forward(gpu, &step, &hidden, &stream, tokens, Epilogue::Add);
-    }
-    if want_logits {
-        norm(&model.norm, true);
-        // The norm left the last token's vector in front, so the head sees one token.
-        let (one, logits) = (word_handle(&work.one), float_handle(&work.logits));
-        let head = model.head.as_ref().unwrap_or(&model.embedding);
-        head.forward(gpu, &one, &normed, &logits, 1, Epilogue::Store);
-    }
-    gpu.submit()
+/// A model with all that a pass through it needs.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub gpu: Gpu,
+    pub config: Config,
+    pub model: Llama,
+    pub cache: Cache,
+    pub work: Workspace,
 }
 
-/// The most probable token by the logits of the last forward pass; the lowest id among equals.
-pub(crate) async fn argmax(gpu: &Gpu, config: &Config, work: &Workspace) -> Result<u32, GpuError> {
-    let parts = word_handle(&work.parts);
-    let best = word_handle(&work.best);
-    let kernel = Kernel::ArgmaxParts {
-        vocab: config.vocab as u32,
-    };
-    let groups = kernel.groups(1);
-    gpu.launch(kernel, groups, &[&float_handle(&work.logits), &parts]);
-    let kernel = Kernel::ArgmaxMerge;
-    let groups = kernel.groups(1);
-    gpu.launch(kernel, groups, &[&parts, &best]);
-    let read = gpu.read(&best).await?;
-    read.first()
-        .copied()
-        .ok_or_else(|| GpuError::Fault("the arg-max returned nothing".to_owned()))
+impl Network {
+    /// Runs `ids` through the model at positions `past..`, appending to the cache and, where
+    /// `want_logits`, computing the logits of the last of them. Queues work and submits it; waits for
+    /// nothing.
+    pub(crate) fn forward(
+        &self,
+        ids: &[u32],
+        past: usize,
+        want_logits: bool,
+    ) -> Result<(), GpuError> {
+        let Self {
+            gpu,
+            config,
+            model,
+            cache,
+            work,
+        } = self;
+        let tokens = ids.len();
+        let step = word_handle(&work.step);
+        let ids_buffer = word_handle(&work.ids);
+        gpu.write(
+            &step,
+            0,
+            &[tokens as u32, past as u32, cache.capacity as u32, 0],
+        );
+        gpu.write(&ids_buffer, 0, ids);
+
+        let stream = float_handle(&work.stream);
+        let normed = float_handle(&work.normed);
+        let qkv = float_handle(&work.qkv);
+        let query = float_handle(&work.query);
+        let mixed = float_handle(&work.mixed);
+        let hidden = float_handle(&work.hidden);
+        let table = float_handle(&work.table);
+        let (heads, kv_heads) = (config.heads as u32, config.kv_heads as u32);
+        let head_dim = config.head_dim as u32;
+        let spread = gpu.spread();
+        let norm = |gain: &Tensor<1>, last: bool| {
+            let kernel = Kernel::Norm {
+                dim: config.dim as u32,
+                eps_bits: config.norm_eps.to_bits(),
+                last,
+                spread,
+            };
+            let groups = kernel.groups(tokens as u32);
+            gpu.launch(
+                kernel,
+                groups,
+                &[&stream, &float_handle(gain), &step, &normed],
+            );
+        };
+
+        model
+            .embedding
+            .gather(gpu, &step, &ids_buffer, &stream, tokens);
+        for (index, block) in model.blocks.iter().enumerate() {
+            let keys = float_handle(&cache.keys[index]);
+            let values = float_handle(&cache.values[index]);
+            norm(&block.attention_norm, false);
+            block
+                .qkv
+                .forward(gpu, &step, &normed, &qkv, tokens, Epilogue::Store);
+            let kernel = Kernel::Rope {
+                heads,
+                kv_heads,
+                head_dim,
+            };
+            let groups = kernel.groups(tokens as u32);
+            gpu.launch(
+                kernel,
+                groups,
+                &[&qkv, &table, &step, &query, &keys, &values],
+            );
+            let kernel = Kernel::Attention {
+                heads,
+                kv_heads,
+                head_dim,
+                spread,
+            };
+            let groups = kernel.groups(tokens as u32);
+            gpu.launch(kernel, groups, &[&query, &keys, &values, &step, &mixed]);
+            block
+                .output
+                .forward(gpu, &step, &mixed, &stream, tokens, Epilogue::Add);
+            norm(&block.ffn_norm, false);
+            Linear::gate_up(&block.gate, &block.up, gpu, &step, &normed, &hidden, tokens);
+            block
+                .down
+                .forward(gpu, &step, &hidden, &stream, tokens, Epilogue::Add);
+        }
+        if want_logits {
+            norm(&model.norm, true);
+            // The norm left the last token's vector in front, so the head sees one token.
+            let (one, logits) = (word_handle(&work.one), float_handle(&work.logits));
+            let head = model.head.as_ref().unwrap_or(&model.embedding);
+            head.forward(gpu, &one, &normed, &logits, 1, Epilogue::Store);
+        }
+        gpu.submit()
+    }
+
+    /// The most probable token by the logits of the last forward pass; the lowest id among equals.
+    pub(crate) async fn argmax(&self) -> Result<u32, GpuError> {
+        let Self {
+            gpu, config, work, ..
+        } = self;
+        let parts = word_handle(&work.parts);
+        let best = word_handle(&work.best);
+        let kernel = Kernel::ArgmaxParts {
+            vocab: config.vocab as u32,
+        };
+        let groups = kernel.groups(1);
+        gpu.launch(kernel, groups, &[&float_handle(&work.logits), &parts]);
+        let kernel = Kernel::ArgmaxMerge;
+        let groups = kernel.groups(1);
+        gpu.launch(kernel, groups, &[&parts, &best]);
+        let read = gpu.read(&best).await?;
+        read.first()
+            .copied()
+            .ok_or_else(|| GpuError::Fault("the arg-max returned nothing".to_owned()))
+    }
 }

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(seen(all), [0, 1, 2, 3]);
         assert_eq!(seen(Sampling { top_k: 2, ..all }), [1, 3]);
         assert_eq!(seen(Sampling { min_p: 0.3, ..all }), [1, 2, 3]);
-        assert_eq!(seen(Sampling { top_p: 0.4, ..all }), [1]);
+        assert_eq!(seen(Sampling { top_p: 0.3, ..all }), [1]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::gpu::{Gpu, GpuError, Spread};
 use crate::load::Loaded;
-use crate::model::{Cache, Llama, Workspace, argmax, forward};
+use crate::model::{Cache, Network, Workspace};
 use crate::sampling::Sampling;
 
 /// Tokens per prefill chunk. Between chunks the work so far is awaited, so that a weak GPU is never
@@ -47,11 +47,7 @@ pub enum SessionError {
 /// A model, its KV cache, and the ids whose keys and values the cache holds.
 #[derive(Debug)]
 pub struct Session {
-    gpu: Gpu,
-    config: Config,
-    model: Llama,
-    cache: Cache,
-    work: Workspace,
+    network: Network,
     capacity: usize,
     /// Ids in the cache, in order.
     held: Vec<u32>,
@@ -86,11 +82,13 @@ impl Session {
         let work = Workspace::new(&gpu, &config, chunk_tokens(gpu.spread()), capacity);
         gpu.finish().await?;
         Ok(Self {
-            gpu,
-            config,
-            model,
-            cache,
-            work,
+            network: Network {
+                gpu,
+                config,
+                model,
+                cache,
+                work,
+            },
             capacity,
             held: Vec::new(),
         })
@@ -98,7 +96,7 @@ impl Session {
 
     /// Shape and constants of the model.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.network.config
     }
 
     /// Most tokens that the cache can hold.
@@ -118,17 +116,17 @@ impl Session {
 
     /// Bytes of weights on the GPU.
     pub fn weight_bytes(&self) -> u64 {
-        self.model.bytes()
+        self.network.model.bytes()
     }
 
     /// Bytes of KV cache on the GPU.
     pub fn cache_bytes(&self) -> u64 {
-        self.config.cache_bytes_per_token() * self.capacity as u64
+        self.network.config.cache_bytes_per_token() * self.capacity as u64
     }
 
     /// The GPU it runs on.
     pub fn gpu(&self) -> &Gpu {
-        &self.gpu
+        &self.network.gpu
     }
 
     /// Leading tokens of `ids` that [`Session::prefill`] would not have to run.
@@ -169,15 +167,18 @@ impl Session {
                 capacity: self.capacity,
             });
         }
-        if let Some(&id) = ids.iter().find(|id| **id as usize >= self.config.vocab) {
+        if let Some(&id) = ids
+            .iter()
+            .find(|id| **id as usize >= self.network.config.vocab)
+        {
             return Err(SessionError::UnknownId {
                 id,
-                vocab: self.config.vocab,
+                vocab: self.network.config.vocab,
             });
         }
         let reused = self.reusable(ids);
         self.held.truncate(reused);
-        for chunk in ids[reused..].chunks(chunk_tokens(self.gpu.spread())) {
+        for chunk in ids[reused..].chunks(chunk_tokens(self.network.gpu.spread())) {
             if !go_on(self.held.len()) {
                 return Ok(Prefill {
                     reused,
@@ -212,23 +213,19 @@ impl Session {
 
     fn run(&mut self, ids: &[u32], want_logits: bool) -> Result<(), SessionError> {
         let past = self.held.len();
-        forward(
-            &self.gpu,
-            &self.config,
-            &self.model,
-            &self.cache,
-            &self.work,
-            ids,
-            past,
-            want_logits,
-        )
-        .inspect_err(|_| self.held.clear())?;
+        self.network
+            .forward(ids, past, want_logits)
+            .inspect_err(|_| self.held.clear())?;
         self.held.extend_from_slice(ids);
         Ok(())
     }
 
     async fn wait(&mut self) -> Result<(), SessionError> {
-        self.gpu.finish().await.inspect_err(|_| self.held.clear())?;
+        self.network
+            .gpu
+            .finish()
+            .await
+            .inspect_err(|_| self.held.clear())?;
         Ok(())
     }
 
@@ -238,7 +235,7 @@ impl Session {
     /// [`SessionError::Gpu`] when the work so far failed; the cache is emptied then.
     pub async fn choose(&mut self, sampling: &Sampling, index: u64) -> Result<u32, SessionError> {
         if sampling.is_greedy() {
-            let best = argmax(&self.gpu, &self.config, &self.work).await;
+            let best = self.network.argmax().await;
             return Ok(best.inspect_err(|_| self.held.clear())?);
         }
         Ok(sampling.choose(&self.logits().await?, index))
@@ -249,7 +246,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Gpu`] when the work so far failed; the cache is emptied then.
     pub async fn logits(&mut self) -> Result<Vec<f32>, SessionError> {
-        let read = self.gpu.read(&self.work.logits()).await;
+        let read = self.network.gpu.read(&self.network.work.logits()).await;
         let words = read.inspect_err(|_| self.held.clear())?;
         Ok(words.into_iter().map(f32::from_bits).collect())
     }
