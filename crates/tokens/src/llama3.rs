@@ -18,6 +18,9 @@ pub const SPECIALS: u32 = 256;
 /// The pre-tokenizer's pattern, which [`next_word`] matches by hand.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// Most digits in a word.
+const DIGITS: usize = 3;
+
 const MAGIC: [u8; 8] = *b"LLAMA31\0";
 const VERSION: u32 = 1;
 const HEADER: usize = 32;
@@ -225,7 +228,7 @@ impl Llama3Tokenizer {
     fn encode_words(&self, text: &str, merger: &mut Merger, out: &mut Vec<Found>) {
         let mut rest = text;
         while !rest.is_empty() {
-            let (word, behind) = rest.split_at(next_word(rest, 3));
+            let (word, behind) = rest.split_at(next_word(rest));
             rest = behind;
             match self.rank(word.as_bytes()) {
                 Some(id) => out.push(Found {
@@ -360,9 +363,7 @@ fn tag(hash: u64) -> u32 {
 
 /// Length in bytes of the first match of [`PATTERN`] in a text that is not empty. The alternatives are
 /// tried in the pattern's order; together they match every character.
-///
-/// `digits` is how many digits make a word: three here, one in the otherwise same pattern of Qwen 2.
-pub(crate) fn next_word(text: &str, digits: usize) -> usize {
+fn next_word(text: &str) -> usize {
     let mut chars = text.chars();
     let Some(first) = chars.next() else {
         return 0;
@@ -381,7 +382,7 @@ pub(crate) fn next_word(text: &str, digits: usize) -> usize {
         Class::Number => {
             let digits = rest
                 .chars()
-                .take(digits.saturating_sub(1))
+                .take(DIGITS - 1)
                 .take_while(|c| class(*c) == Class::Number);
             return after_first + digits.map(char::len_utf8).sum::<usize>();
         }
