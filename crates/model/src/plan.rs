@@ -1,0 +1,346 @@
+//! Which tensor of a file is which part of the network.
+
+use weights::gguf::{Gguf, GgufError, HeaderError};
+use weights::{BlockType, SourceError};
+
+use crate::config::{Config, Pairing, Rope};
+use crate::network::BackendError;
+
+/// Why a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The bytes could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The header lacks something or says something impossible.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// The header could not be read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The file is well formed but of a kind that this engine does not run.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The file contradicts itself.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// The processor failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Loading was stopped on request.
+    #[error("loading was stopped")]
+    Stopped,
+}
+
+/// What a tensor is to the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Token embeddings, and the output matrix too where there is no [`Role::Head`]. `vocab × dim`.
+    Embedding,
+    /// Output matrix. `vocab × dim`.
+    Head,
+    /// Gains of the last norm. `dim`.
+    OutputNorm,
+    /// Divisors of the rotary frequencies. `head_dim / 2`.
+    RopeDivisors,
+    /// A part of the transformer block of this index.
+    Block(usize, BlockPart),
+}
+
+/// The tensors of one transformer block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockPart {
+    /// Gains of the norm before attention. `dim`.
+    AttentionNorm,
+    /// Query projection. `heads head_dim × dim`.
+    Query,
+    /// Key projection. `kv_heads head_dim × dim`.
+    Key,
+    /// Value projection. `kv_heads head_dim × dim`.
+    Value,
+    /// Output projection of attention. `dim × heads head_dim`.
+    Output,
+    /// Gains of the norm before the feed-forward layer. `dim`.
+    FfnNorm,
+    /// Gate projection. `ffn × dim`.
+    Gate,
+    /// Up projection. `ffn × dim`.
+    Up,
+    /// Down projection. `dim × ffn`.
+    Down,
+}
+
+impl BlockPart {
+    /// All parts.
+    pub const ALL: [Self; 9] = [
+        Self::AttentionNorm,
+        Self::Query,
+        Self::Key,
+        Self::Value,
+        Self::Output,
+        Self::FfnNorm,
+        Self::Gate,
+        Self::Up,
+        Self::Down,
+    ];
+
+    /// Its name in a GGUF file, between `blk.N.` and `.weight`.
+    fn gguf_name(self) -> &'static str {
+        match self {
+            Self::AttentionNorm => "attn_norm",
+            Self::Query => "attn_q",
+            Self::Key => "attn_k",
+            Self::Value => "attn_v",
+            Self::Output => "attn_output",
+            Self::FfnNorm => "ffn_norm",
+            Self::Gate => "ffn_gate",
+            Self::Up => "ffn_up",
+            Self::Down => "ffn_down",
+        }
+    }
+}
+
+impl Role {
+    /// Whether its rows are rotated as pairs: query and key projections.
+    pub fn is_rotated(self) -> bool {
+        matches!(self, Self::Block(_, BlockPart::Query | BlockPart::Key))
+    }
+
+    /// Rows and columns in a model of this shape; a vector is one row.
+    pub fn shape(self, config: &Config) -> (usize, usize) {
+        let (q, kv) = (
+            config.heads * config.head_dim,
+            config.kv_heads * config.head_dim,
+        );
+        match self {
+            Self::Embedding | Self::Head => (config.vocab, config.dim),
+            Self::OutputNorm => (1, config.dim),
+            Self::RopeDivisors => (1, config.head_dim / 2),
+            Self::Block(_, part) => match part {
+                BlockPart::AttentionNorm | BlockPart::FfnNorm => (1, config.dim),
+                BlockPart::Query => (q, config.dim),
+                BlockPart::Key | BlockPart::Value => (kv, config.dim),
+                BlockPart::Output => (config.dim, q),
+                BlockPart::Gate | BlockPart::Up => (config.ffn, config.dim),
+                BlockPart::Down => (config.dim, config.ffn),
+            },
+        }
+    }
+}
+
+/// One tensor that the network needs, and where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Its name in the file, for messages.
+    pub name: String,
+    /// What it is.
+    pub role: Role,
+    /// How its weights are stored.
+    pub kind: BlockType,
+    /// Rows; 1 for a vector.
+    pub rows: usize,
+    /// Weights per row.
+    pub cols: usize,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+}
+
+impl Tensor {
+    /// Bytes of one row in the file.
+    pub fn row_bytes(&self) -> usize {
+        self.cols / self.kind.block_len() * self.kind.block_bytes()
+    }
+
+    /// Bytes in the file.
+    pub fn bytes(&self) -> u64 {
+        self.rows as u64 * self.row_bytes() as u64
+    }
+
+    /// The weights in `bytes`, which are whole rows of this tensor.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] when they are of a type that cannot be read.
+    pub fn floats(&self, bytes: &[u8]) -> Result<Vec<f32>, LoadError> {
+        let blocks = bytes.len() / self.kind.block_bytes();
+        let mut values = vec![0.0; blocks * self.kind.block_len()];
+        weights::codec::dequantize(self.kind, bytes, &mut values)
+            .map_err(|error| LoadError::Inconsistent(format!("{}: {error}", self.name)))?;
+        Ok(values)
+    }
+}
+
+/// A model's shape and where its tensors are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Shape and constants; rotary divisors that are a tensor are not in it yet.
+    pub config: Config,
+    /// The tensors in the order of the file, each role once.
+    pub tensors: Vec<Tensor>,
+}
+
+impl Plan {
+    /// Checks tensors against the shape and puts them in order.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] when one is missing, twice there, or of another shape.
+    pub fn new(config: Config, mut tensors: Vec<Tensor>) -> Result<Self, LoadError> {
+        let inconsistent = |message: String| Err(LoadError::Inconsistent(message));
+        for tensor in &tensors {
+            let (rows, cols) = tensor.role.shape(&config);
+            if (tensor.rows, tensor.cols) != (rows, cols) {
+                return inconsistent(format!(
+                    "{} is {} × {}, but the header's figures ask for {rows} × {cols}",
+                    tensor.name, tensor.rows, tensor.cols
+                ));
+            }
+            if !cols.is_multiple_of(tensor.kind.block_len()) {
+                return inconsistent(format!(
+                    "{} has rows of {cols} weights, which are no whole blocks of {}",
+                    tensor.name, tensor.kind
+                ));
+            }
+        }
+        let blocks = (0..config.layers)
+            .flat_map(|index| BlockPart::ALL.map(|part| Role::Block(index, part)));
+        for role in [Role::Embedding, Role::OutputNorm].into_iter().chain(blocks) {
+            match tensors.iter().filter(|tensor| tensor.role == role).count() {
+                1 => {}
+                0 => return inconsistent(format!("the file has no tensor for {role:?}")),
+                _ => return inconsistent(format!("the file has two tensors for {role:?}")),
+            }
+        }
+        tensors.sort_by_key(|tensor| tensor.offset);
+        Ok(Self { config, tensors })
+    }
+
+    /// The plan of a GGUF file.
+    ///
+    /// # Errors
+    /// [`LoadError::Unsupported`] when the architecture is not `llama` or uses something this engine
+    /// lacks, [`LoadError::Inconsistent`] when the figures do not fit together.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
+        let config = gguf_config(gguf)?;
+        gguf.check_supported()?;
+        let mut tensors = Vec::new();
+        let mut take = |name: String, role: Role| {
+            let Some(info) = gguf.tensor(&name) else {
+                return false;
+            };
+            tensors.push(Tensor {
+                role,
+                kind: info.kind,
+                rows: info.rows() as usize,
+                cols: info.row_len() as usize,
+                offset: info.offset,
+                name,
+            });
+            true
+        };
+        let missing =
+            |name: &str| LoadError::Inconsistent(format!("the file has no tensor {name}"));
+        for (name, role, needed) in [
+            ("token_embd.weight", Role::Embedding, true),
+            ("output.weight", Role::Head, false),
+            ("output_norm.weight", Role::OutputNorm, true),
+            ("rope_freqs.weight", Role::RopeDivisors, false),
+        ] {
+            if !take(name.to_owned(), role) && needed {
+                return Err(missing(name));
+            }
+        }
+        for index in 0..config.layers {
+            for part in BlockPart::ALL {
+                let name = format!("blk.{index}.{}.weight", part.gguf_name());
+                if !take(name.clone(), Role::Block(index, part)) {
+                    return Err(missing(&name));
+                }
+            }
+        }
+        Self::new(config, tensors)
+    }
+
+    /// Bytes of all tensors in the file.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors.iter().map(Tensor::bytes).sum()
+    }
+
+    /// Where the last tensor ends in the file.
+    pub fn end(&self) -> u64 {
+        self.tensors
+            .iter()
+            .map(|tensor| tensor.offset + tensor.bytes())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Reads shape and constants from a GGUF header, apart from the rotary divisors, which are a tensor.
+fn gguf_config(gguf: &Gguf) -> Result<Config, LoadError> {
+    let architecture = gguf.architecture()?;
+    if architecture != "llama" {
+        return Err(LoadError::Unsupported(format!(
+            "this file holds a model of architecture \"{architecture}\"; this engine runs \"llama\""
+        )));
+    }
+    let size = |key: &str| -> Result<usize, LoadError> {
+        let value = gguf.require_u64(key)?;
+        match usize::try_from(value) {
+            Ok(value) if (1..=1 << 24).contains(&value) => Ok(value),
+            _ => Err(LoadError::Inconsistent(format!(
+                "{key} is {value}, which cannot be"
+            ))),
+        }
+    };
+    let or = |key: &str, otherwise: usize| match gguf.optional_u64(key)? {
+        Some(_) => size(key),
+        None => Ok(otherwise),
+    };
+    let dim = size("llama.embedding_length")?;
+    let heads = size("llama.attention.head_count")?;
+    let head_dim = or("llama.attention.key_length", dim / heads)?;
+    let experts = gguf.optional_u64("llama.expert_count")?.unwrap_or(0);
+    if experts > 0 {
+        return Err(LoadError::Unsupported(format!(
+            "this model is a mixture of {experts} experts; this engine runs dense models"
+        )));
+    }
+    let linear = match gguf.optional_str("llama.rope.scaling.type")? {
+        None | Some("none") => 1.0,
+        Some("linear") => gguf.require_f64("llama.rope.scaling.factor")?,
+        Some(other) => {
+            return Err(LoadError::Unsupported(format!(
+                "this model scales positions by \"{other}\"; this engine knows \"linear\" and the \
+                 Llama 3 frequencies"
+            )));
+        }
+    };
+    let table = gguf.tensor("token_embd.weight").ok_or_else(|| {
+        LoadError::Inconsistent("the file has no tensor token_embd.weight".into())
+    })?;
+    let config = Config {
+        layers: size("llama.block_count")?,
+        dim,
+        heads,
+        kv_heads: or("llama.attention.head_count_kv", heads)?,
+        head_dim,
+        ffn: size("llama.feed_forward_length")?,
+        vocab: usize::try_from(table.rows()).unwrap_or(usize::MAX),
+        norm_eps: gguf.require_f64("llama.attention.layer_norm_rms_epsilon")? as f32,
+        context: size("llama.context_length")?,
+        rope: Rope {
+            theta: gguf
+                .optional_f64("llama.rope.freq_base")?
+                .unwrap_or(10_000.0),
+            linear,
+            divisors: None,
+            pairing: Pairing::Adjacent,
+        },
+    };
+    if or("llama.rope.dimension_count", head_dim)? != head_dim {
+        return Err(LoadError::Unsupported(
+            "this model cannot run here: only a part of each head is rotated".to_owned(),
+        ));
+    }
+    config.check().map_err(LoadError::Unsupported)?;
+    Ok(config)
+}
