@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
     tag = "type"
 )]
 pub enum Request {
-    /// Look for a GPU without loading anything. Answered by [`Event::Adapter`] or [`Event::Failed`].
+    /// Get the processor ready without loading anything. Answered by [`Event::Processor`] or
+    /// [`Event::Failed`].
     Probe,
     /// Load a model; a loaded one is dropped first. Answered by [`Event::Progress`]es, then
     /// [`Event::Loaded`] or [`Event::Failed`].
@@ -23,6 +24,9 @@ pub enum Request {
         source: Source,
         /// Longest context in tokens that the session may reach.
         context: u32,
+        /// Keep keys and values in half precision on the GPU: half the memory, and rounding errors of
+        /// about one in two thousand.
+        half_cache: bool,
     },
     /// Continue a prompt. Answered by [`Event::Prompt`], [`Event::Token`]s and one
     /// [`Event::Finished`] or [`Event::Failed`].
@@ -35,6 +39,16 @@ pub enum Request {
         sampling: Sampling,
         /// At most this many new tokens.
         max_tokens: u32,
+        /// Tell with each token what the model thought of it, with this many alternatives; 0 for
+        /// nothing. Costs a read of all logits per token.
+        alternatives: u32,
+    },
+    /// Measure the loaded model. Answered by [`Event::Measured`] or [`Event::Failed`].
+    Measure {
+        /// Tokens of the prompt.
+        prompt_tokens: u32,
+        /// Tokens to decode after it.
+        decode_tokens: u32,
     },
     /// Stop a running generation or a running load as soon as possible.
     Stop,
@@ -114,10 +128,10 @@ pub struct Sampling {
 pub enum Event {
     /// The worker's code runs and takes requests.
     Ready,
-    /// A usable GPU was found.
-    Adapter {
+    /// The processor is ready.
+    Processor {
         /// Its description.
-        adapter: Adapter,
+        processor: Processor,
     },
     /// A load goes on.
     Progress {
@@ -158,6 +172,8 @@ pub enum Event {
         special: bool,
         /// Tokens per second since the first new token.
         rate: f64,
+        /// What the model thought, where it was asked for.
+        outlook: Option<Outlook>,
     },
     /// A generation ended.
     Finished {
@@ -168,6 +184,11 @@ pub enum Event {
         /// What it took.
         stats: Stats,
     },
+    /// The loaded model was measured.
+    Measured {
+        /// The figures.
+        measures: Measures,
+    },
     /// The model was dropped on request.
     Unloaded,
     /// A request could not be carried out. The worker stays usable.
@@ -177,6 +198,72 @@ pub enum Event {
         /// What failed, why, and what to do next.
         failure: Failure,
     },
+}
+
+/// What a model runs on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "kind"
+)]
+pub enum Processor {
+    /// WebGPU, or Vulkan natively.
+    Gpu {
+        /// The GPU.
+        adapter: Adapter,
+    },
+    /// The CPU, one thread.
+    Cpu {
+        /// The vector instructions that its kernels use, such as `simd128` or `avx2`.
+        vectors: String,
+    },
+}
+
+/// What a model thought of its next token, at temperature 1 and before any filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outlook {
+    /// Probability of the token that was chosen.
+    pub probability: f32,
+    /// Entropy of the distribution in nats.
+    pub entropy: f32,
+    /// The most probable tokens, best first.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// A token that might have been chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Alternative {
+    /// Its id.
+    pub id: u32,
+    /// Its text; lossy where it ends inside a character.
+    pub piece: String,
+    /// Its probability.
+    pub probability: f32,
+}
+
+/// Figures of a loaded model. Greedy decoding, after one run to warm up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measures {
+    /// Milliseconds that the load took.
+    pub load_ms: f64,
+    /// Prompt tokens per second.
+    pub prefill_tokens_per_second: f64,
+    /// New tokens per second.
+    pub decode_tokens_per_second: f64,
+    /// Milliseconds from an edited prompt of one new token to its next token.
+    pub first_token_ms: f64,
+    /// Kernel launches per decoded token; 0 on the CPU.
+    pub launches_per_token: f64,
+    /// Submissions to the GPU per decoded token; 0 on the CPU.
+    pub submits_per_token: f64,
+    /// Bytes of weights read per decoded token.
+    pub bytes_per_token: u64,
+    /// Size of the wasm memory in bytes, which never shrinks; 0 natively.
+    pub wasm_bytes: u64,
 }
 
 /// A GPU as the browser describes it.
@@ -223,18 +310,22 @@ pub struct ModelInfo {
     pub vocabulary: u32,
     /// Longest context of this session in tokens.
     pub context: u32,
-    /// Bytes of GPU memory held by weights.
+    /// Bytes of the file's tensors.
+    pub tensor_bytes: u64,
+    /// Bytes of memory held by weights.
     pub weight_bytes: u64,
-    /// Bytes of GPU memory held by the KV cache at full context.
-    pub cache_bytes: u64,
+    /// Bytes of KV cache per token of context; the cache grows with the conversation.
+    pub cache_bytes_per_token: u64,
+    /// Whether keys and values are kept in half precision.
+    pub half_cache: bool,
     /// Whether the file carries a chat template.
     pub chat_template: bool,
     /// Seconds that the load took.
     pub seconds: f64,
     /// Peak of the worker's wasm memory in bytes.
     pub wasm_bytes: u64,
-    /// The GPU it runs on.
-    pub adapter: Adapter,
+    /// What it runs on.
+    pub processor: Processor,
 }
 
 /// Why a generation ended.

@@ -6,13 +6,11 @@
 //! * [`block`]: the element and block types tensors are stored in.
 //! * [`codec`]: the reference meaning of those blocks: bytes to `f32`.
 //! * [`layout`]: the device layouts the engine's kernels read, repacked from the file's blocks.
-//! * [`planes`]: such layouts for the types with odd bit counts and nested scales.
 
 pub mod block;
 pub mod codec;
 pub mod gguf;
 pub mod layout;
-pub mod planes;
 pub mod source;
 
 pub use block::BlockType;
