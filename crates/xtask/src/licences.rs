@@ -49,7 +49,7 @@ fn crates(project: &Project, engine: Engine) -> Result<String> {
     ]);
     tree.args(["--format", "{p}", "--package", "page"]);
     if engine == Engine::Included {
-        tree.args(["--package", "worker"]);
+        tree.args(["--package", "worker", "--features", "worker/gpu,worker/cpu"]);
     }
     // Lines such as `serde v1.0.228`, a path or `(*)` after it.
     let used = process::output(&mut tree)?

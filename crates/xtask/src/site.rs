@@ -1,4 +1,4 @@
-//! Builds the two programs and puts the site together.
+//! Builds the programs and puts the site together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Engine {
 /// How much work to put into a site.
 pub struct Recipe {
     engine: Engine,
-    /// Run wasm-opt and write compressed copies.
+    /// Run wasm-opt and write compressed copies; leave out what only measurements need.
     finish: bool,
 }
 
@@ -57,14 +57,16 @@ impl Recipe {
 /// A part of the site whose size is reported: what it is, and its file.
 pub struct Part {
     /// In a few words.
-    pub name: &'static str,
+    pub name: String,
     /// Relative to the site.
     pub file: String,
 }
 
-/// One of the two WebAssembly programs.
+/// One of the WebAssembly programs.
 struct Program {
     package: &'static str,
+    /// Cargo features to build it with.
+    features: &'static str,
     /// File name that cargo gives the module.
     module: &'static str,
     profile: &'static str,
@@ -76,27 +78,41 @@ struct Program {
 
 const PAGE: Program = Program {
     package: "page",
+    features: "",
     module: "page.wasm",
     profile: "page",
     name: "page",
     optimize: Some("-Oz"),
 };
-const ENGINE: Program = Program {
-    package: "worker",
-    module: "worker.wasm",
-    profile: "release",
-    name: "engine",
-    // Measured at -Os and -O2: 9 % smaller raw, but 5 % larger compressed.
-    optimize: None,
-};
+/// One package, built for WebGPU, and for the CPU with two sets of vector instructions.
+const ENGINES: [Program; 3] = [
+    engine("engine-gpu", "gpu"),
+    engine("engine-cpu", "cpu"),
+    engine("engine-relaxed", "relaxed"),
+];
+
+const fn engine(name: &'static str, features: &'static str) -> Program {
+    Program {
+        package: "worker",
+        features,
+        module: "worker.wasm",
+        profile: "release",
+        name,
+        // Measured at -Os and -O2: 9 % smaller raw, but 5 % larger compressed.
+        optimize: None,
+    }
+}
 
 /// Builds everything and writes the site to `out`, which is replaced.
 pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>> {
     let bindgen = setup::build_tools(project)?;
     let page = compile(project, recipe, &bindgen, &PAGE)?;
-    let engine = match recipe.engine {
-        Engine::Included => Some(compile(project, recipe, &bindgen, &ENGINE)?),
-        Engine::Left => None,
+    let engines = match recipe.engine {
+        Engine::Included => ENGINES
+            .iter()
+            .map(|engine| compile(project, recipe, &bindgen, engine))
+            .collect::<Result<Vec<_>>>()?,
+        Engine::Left => Vec::new(),
     };
     let tokenizer = vocabulary(project)?;
 
@@ -111,25 +127,26 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
     let source = project.root.join("web");
     let styles = site.hashed("styles", "css", &styles(&source.join("styles"))?, "styles")?;
     let boot_js = site.hashed("boot", "js", &read(&source.join("boot.js"))?, "boot script")?;
-    let (page_js, page_wasm) = site.program(&page, &PAGE, ["page js", "page wasm"])?;
+    let (page_js, page_wasm) = site.program(&page, &PAGE)?;
     let tokenizer = site.hashed("llama3", "tok", &read(&tokenizer)?, "tokenizer")?;
-    let worker = match &engine {
-        Some(engine) => {
-            let (engine_js, engine_wasm) =
-                site.program(engine, &ENGINE, ["engine js", "engine wasm"])?;
-            // The loader lies beside both, and its addresses are relative to itself.
-            let beside = |file: &str| file.replacen("assets/", "./", 1);
-            let loader = fill(
-                &read_text(&source.join("worker/worker.js"))?,
-                &[
-                    ("engine_js", &beside(&engine_js)),
-                    ("engine_wasm", &beside(&engine_wasm)),
-                ],
-            )?;
-            site.hashed("worker", "js", loader.as_bytes(), "worker loader")?
-        }
-        None => "assets/no-engine.js".to_owned(),
+    let worker = match recipe.engine {
+        Engine::Included => site.worker(&read_text(&source.join("worker/worker.js"))?, &engines)?,
+        Engine::Left => "assets/no-engine.js".to_owned(),
     };
+    if recipe.engine == Engine::Included && !recipe.finish {
+        let bench = source.join("bench");
+        let script = site.hashed(
+            "bench",
+            "js",
+            &read(&bench.join("bench.js"))?,
+            "bench script",
+        )?;
+        let html = fill(
+            &read_text(&bench.join("bench.html"))?,
+            &[("bench_js", &script), ("worker_js", &worker)],
+        )?;
+        fs::write(fresh.join("bench.html"), html)?;
+    }
     let html = fill(
         &without_comments(&read_text(&source.join("index.html"))?)?,
         &[
@@ -143,7 +160,7 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
     )?;
     fs::write(fresh.join("index.html"), with_policy(&html)?)?;
     site.parts.push(Part {
-        name: "html",
+        name: "html".into(),
         file: "index.html".into(),
     });
     let parts = site.parts;
@@ -174,6 +191,9 @@ fn compile(
         setup::WASM,
         "--profile",
         program.profile,
+        "--no-default-features",
+        "--features",
+        program.features,
     ]))?;
     let module = project
         .target
@@ -291,7 +311,7 @@ impl Site<'_> {
         stem: &str,
         extension: &str,
         content: &[u8],
-        name: &'static str,
+        name: &str,
     ) -> Result<String> {
         let hash = setup::hex(&Sha256::digest(content)[..8]);
         let file = format!("assets/{stem}-{hash}.{extension}");
@@ -299,37 +319,49 @@ impl Site<'_> {
         fs::create_dir_all(self.root.join("assets"))?;
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
         self.parts.push(Part {
-            name,
+            name: name.to_owned(),
             file: file.clone(),
         });
         Ok(file)
     }
 
-    fn program(
-        &mut self,
-        folder: &Path,
-        program: &Program,
-        names: [&'static str; 2],
-    ) -> Result<(String, String)> {
+    /// Writes a program and its bindings; returns the addresses of both.
+    fn program(&mut self, folder: &Path, program: &Program) -> Result<(String, String)> {
         let name = program.name;
-        let js = self.hashed(
-            name,
-            "js",
-            &read(&folder.join(format!("{name}.js")))?,
-            names[0],
-        )?;
-        let wasm = self.hashed(
-            name,
-            "wasm",
-            &read(&folder.join(format!("{name}_bg.wasm")))?,
-            names[1],
-        )?;
+        let mut file = |extension, from: String| {
+            let content = read(&folder.join(from))?;
+            self.hashed(name, extension, &content, &format!("{name} {extension}"))
+        };
+        let js = file("js", format!("{name}.js"))?;
+        let wasm = file("wasm", format!("{name}_bg.wasm"))?;
         // Scripts that crates bring along; their folders' names carry hashes already.
         let snippets = folder.join("snippets");
         if snippets.is_dir() {
             self.copy(&snippets, "assets/snippets")?;
         }
         Ok((js, wasm))
+    }
+
+    /// Writes the engines and the script that loads one of them; returns the script's address.
+    fn worker(&mut self, loader: &str, engines: &[PathBuf]) -> Result<String> {
+        // The loader lies beside them, and its addresses are relative to itself.
+        let beside = |file: &str| file.replacen("assets/", "./", 1);
+        let mut places = Vec::new();
+        for (engine, folder) in ENGINES.iter().zip(engines) {
+            let (js, wasm) = self.program(folder, engine)?;
+            places.push((format!("{}_js", engine.features), beside(&js)));
+            places.push((format!("{}_wasm", engine.features), beside(&wasm)));
+        }
+        let places = places
+            .iter()
+            .map(|(place, file)| (place.as_str(), file.as_str()))
+            .collect::<Vec<_>>();
+        self.hashed(
+            "worker",
+            "js",
+            fill(loader, &places)?.as_bytes(),
+            "worker loader",
+        )
     }
 
     fn copy(&self, from: &Path, to: &str) -> Result<()> {

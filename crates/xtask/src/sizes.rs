@@ -10,15 +10,19 @@ use crate::project::Project;
 use crate::site::Part;
 
 /// Compresses each named file to `<file>.br` with Node's brotli, several at a time. A module that an engine
-/// refuses is an error.
+/// refuses is an error; Node.js 20 cannot judge those with relaxed vectors, which the first test finds out.
 const COMPRESS: &str = "
 import { readFileSync, writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { brotliCompress, constants as c } from 'node:zlib';
 const compress = promisify(brotliCompress);
+// A product of relaxed vectors, as in web/worker/worker.js.
+const relaxed = '0061736d010000000107016002' + '7b7b017b' + '03020100' + '0a0b0109' + '0020002001fd92020b';
+const judges = WebAssembly.validate(Buffer.from(relaxed, 'hex'));
 await Promise.all(process.argv.slice(1).map(async (file) => {
   const data = readFileSync(file);
-  if (file.endsWith('.wasm') && !WebAssembly.validate(data)) throw new Error(file + ' is not valid WebAssembly');
+  const judged = file.endsWith('.wasm') && (judges || !file.includes('relaxed'));
+  if (judged && !WebAssembly.validate(data)) throw new Error(file + ' is not valid WebAssembly');
   const params = { [c.BROTLI_PARAM_QUALITY]: 11, [c.BROTLI_PARAM_LGWIN]: 24, [c.BROTLI_PARAM_SIZE_HINT]: data.length };
   writeFileSync(file + '.br', await compress(data, { params }));
 }));
@@ -61,12 +65,12 @@ pub fn print(site: &Path, parts: &[Part]) -> Result<()> {
             .map(|data| data.len())
             .with_context(|| format!("no size of {file}"))
     };
-    println!("\n{:<16}{:>12}{:>12}", "part", "raw kB", "brotli kB");
+    println!("\n{:<20}{:>12}{:>12}", "part", "raw kB", "brotli kB");
     let (mut raw, mut packed) = (0, 0);
     for part in parts {
         let (one, other) = (size(&part.file)?, size(&format!("{}.br", part.file))?);
         println!(
-            "{:<16}{:>12}{:>12}",
+            "{:<20}{:>12}{:>12}",
             part.name,
             kilobytes(one),
             kilobytes(other)
@@ -75,7 +79,7 @@ pub fn print(site: &Path, parts: &[Part]) -> Result<()> {
         packed += other;
     }
     println!(
-        "{:<16}{:>12}{:>12}",
+        "{:<20}{:>12}{:>12}",
         "together",
         kilobytes(raw),
         kilobytes(packed)
