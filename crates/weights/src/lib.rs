@@ -1,8 +1,9 @@
-//! Model files: GGUF, byte sources, quantized block codecs and device layouts. No GPU.
+//! Model files: GGUF and safetensors, byte sources, quantized block codecs and device layouts. No GPU.
 //!
 //! * [`source`]: where the bytes come from (memory, a file, HTTP, a browser `Blob`), read in order
 //!   and by position through one trait.
 //! * [`gguf`]: the header of a GGUF file: metadata and the tensor table, parsed while it arrives.
+//! * [`safetensors`]: the header of a safetensors file: its table of tensors.
 //! * [`block`]: the element and block types tensors are stored in.
 //! * [`codec`]: the reference meaning of those blocks: bytes to `f32`.
 //! * [`layout`]: the device layouts the engine's kernels read, repacked from the file's blocks.
@@ -11,7 +12,10 @@ pub mod block;
 pub mod codec;
 pub mod gguf;
 pub mod layout;
+mod looks;
+pub mod safetensors;
 pub mod source;
 
 pub use block::BlockType;
+pub use looks::Looks;
 pub use source::{ByteSource, MemorySource, SourceError};

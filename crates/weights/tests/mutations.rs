@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weights::MemorySource;
 use weights::gguf::{Gguf, Step, parse, read_header};
 use weights::layout::Packer;
+use weights::safetensors;
 
 /// The system's allocator, remembering the largest request and the most memory in use.
 struct Counting;
@@ -192,6 +193,69 @@ fn damaged_headers_neither_panic_nor_take_memory() {
         wrong > rounds / 4 && good > rounds / 100,
         "the damage is of a useful kind"
     );
+}
+
+/// Damages a safetensors header: a number in its JSON, or any byte.
+fn damage_json(random: &mut Random, header: &[u8]) -> Vec<u8> {
+    let mut bytes = header.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = 9 + random.below(bytes.len() - 10);
+        let digits = bytes[at..].iter().position(u8::is_ascii_digit);
+        match (random.below(3), digits) {
+            (0, Some(skip)) => {
+                let start = at + skip;
+                let run = bytes[start..].iter().take_while(|b| b.is_ascii_digit());
+                let end = start + run.count();
+                let number = NUMBERS[random.below(NUMBERS.len())].to_string();
+                bytes.splice(start..end, number.into_bytes());
+            }
+            (1, _) => bytes[at] ^= 1 << random.below(8),
+            _ => bytes = damage(random, &bytes),
+        }
+        bytes.resize(bytes.len().max(16), b' ');
+    }
+    bytes
+}
+
+#[test]
+fn damaged_safetensors_headers_neither_panic_nor_take_memory() {
+    let _turn = TURN.lock();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/nano/hf");
+    let file = std::fs::read(folder.join("model.safetensors")).expect("fixture");
+    let header = safetensors::header_bytes(&file, None).expect("a good file") as usize;
+    let size = Some(file.len() as u64);
+    LARGEST.store(0, Ordering::Relaxed);
+
+    let mut random = Random(0x5afe);
+    let (mut good, mut wrong) = (0, 0);
+    for _ in 0..4_000 {
+        let bytes = damage_json(&mut random, &file[..8 + header]);
+        let size = [None, size][random.below(2)];
+        let parsed = safetensors::header_bytes(&bytes, size).and_then(|length| {
+            safetensors::parse(&bytes[8..bytes.len().min(8 + length as usize)], size)
+        });
+        match parsed {
+            Ok(header) => {
+                good += 1;
+                for tensor in &header.tensors {
+                    assert_eq!(
+                        tensor.rows() * tensor.row_len() * tensor.dtype.bytes(),
+                        tensor.bytes
+                    );
+                }
+            }
+            Err(error) => {
+                wrong += 1;
+                assert!((10..2000).contains(&error.to_string().len()));
+            }
+        }
+        let mut source = MemorySource::new("damaged", &bytes[..]);
+        let _ = pollster::block_on(safetensors::read_header(&mut source));
+    }
+    let largest = LARGEST.load(Ordering::Relaxed);
+    println!("{good} parsed, {wrong} refused; largest request {largest}");
+    assert!(largest <= 1 << 20, "one allocation of {largest} bytes");
+    assert!(wrong > 2_000 && good > 40, "the damage is of a useful kind");
 }
 
 /// A header as large as is read at all, made to take as much memory as it can.

@@ -1,8 +1,7 @@
 //! What can be wrong with a GGUF header.
 
-use std::fmt;
-
 use crate::block::Unsupported;
+use crate::looks::Looks;
 
 /// Why a file is not a GGUF model that can be used. Positions are bytes from the file's start.
 #[expect(missing_docs, reason = "the fields are named in the messages")]
@@ -78,89 +77,4 @@ pub enum GgufError {
     /// An entry of a list of text is not UTF-8.
     #[error("entry {index} of {key} is not valid text (UTF-8); the file is damaged")]
     NotText { key: String, index: usize },
-}
-
-/// What a file that is not GGUF looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
-    /// No bytes, or too few to tell.
-    Short,
-    /// A web page.
-    Html,
-    /// JSON.
-    Json,
-    /// The pointer file that Git LFS leaves in place of the content.
-    LfsPointer,
-    /// Other text.
-    Text,
-    /// A zip archive; PyTorch's `.bin` and `.pt` files are such.
-    Zip,
-    /// A safetensors file.
-    Safetensors,
-    /// A llama.cpp file from before GGUF.
-    OldGgml,
-    /// None of these.
-    Unknown,
-}
-
-impl Looks {
-    /// Judges a file by its first bytes.
-    pub(crate) fn of(prefix: &[u8]) -> Self {
-        let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
-        let text = text.trim_ascii_start();
-        if prefix.len() < 4 {
-            return Self::Short;
-        }
-        if prefix.starts_with(b"PK\x03\x04") {
-            return Self::Zip;
-        }
-        if [b"lmgg", b"tjgg", b"fmgg", b"algg"]
-            .iter()
-            .any(|magic| prefix.starts_with(*magic))
-        {
-            return Self::OldGgml;
-        }
-        // A safetensors file begins with the length of its JSON header in eight bytes.
-        if prefix.get(8) == Some(&b'{') && prefix[4..8] == [0; 4] {
-            return Self::Safetensors;
-        }
-        if text.starts_with(b"version https://git-lfs") {
-            return Self::LfsPointer;
-        }
-        if text.starts_with(b"<") {
-            return Self::Html;
-        }
-        if text.starts_with(b"{") || text.starts_with(b"[") {
-            return Self::Json;
-        }
-        let printable = |byte: &u8| !byte.is_ascii_control() || b"\t\n\r\x0c".contains(byte);
-        if prefix.iter().all(printable) {
-            return Self::Text;
-        }
-        Self::Unknown
-    }
-}
-
-impl fmt::Display for Looks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "it is empty or nearly so; fetch it again",
-            Self::Html => {
-                "it is a web page (HTML); use the address of the file itself (on Hugging Face: \
-                 /resolve/, not /blob/)"
-            }
-            Self::Json => "it is JSON text, perhaps a server's error message; check the address",
-            Self::LfsPointer => {
-                "it is the small pointer that Git LFS leaves in place of the file; fetch the file \
-                 itself (git lfs pull)"
-            }
-            Self::Text => "it is a text file; choose a .gguf model file",
-            Self::Zip => "it is a zip archive or a PyTorch file; choose a .gguf model file",
-            Self::Safetensors => "it is a safetensors file; choose a .gguf model file",
-            Self::OldGgml => {
-                "it is a llama.cpp file from before GGUF; get a newer conversion of the model"
-            }
-            Self::Unknown => "its first four bytes should be \"GGUF\"; choose a .gguf model file",
-        })
-    }
 }

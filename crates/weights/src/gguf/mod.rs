@@ -17,7 +17,8 @@ mod error;
 mod parser;
 mod tokenizer;
 
-pub use error::{GgufError, Looks};
+pub use crate::looks::Looks;
+pub use error::GgufError;
 pub use parser::{Parser, Progress};
 pub use tokenizer::TokenizerParts;
 

@@ -3,12 +3,13 @@
 use indexmap::IndexMap;
 use indexmap::map::Entry;
 
-use super::error::{GgufError, Looks};
+use super::error::GgufError;
 use super::{
     Gguf, MAX_ALIGNMENT, MAX_DEPTH, MAX_DIMS, MAX_HEADER_BYTES, MAX_METADATA, MAX_NAME_BYTES,
     MAX_NESTED_BYTES, MAX_TENSORS, MetaArray, MetaValue, StringList, TensorInfo,
 };
 use crate::block::BlockType;
+use crate::looks::Looks;
 
 /// Bytes of the shortest metadata entry: an empty key, a type and one byte.
 const MIN_METADATA_BYTES: u64 = 8 + 4 + 1;
