@@ -1,5 +1,7 @@
 //! The GPU as this crate sees it: burn's device, the handles behind it, and how to launch on it.
 
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use burn::backend::Wgpu;
@@ -8,24 +10,12 @@ use burn::tensor::{DType, Device, Int, Shape, Tensor};
 use burn_wgpu::{MemoryConfiguration, WgpuSetup, wgpu};
 use cubecl::CubeCount;
 use cubecl::client::Client;
+use cubecl::memory_management::MemoryScope;
 use cubecl::prelude::CubeDim;
 use cubecl::server::{Handle, KernelArguments};
+use model::BackendError;
 
-use crate::kernels::Kernel;
-
-/// Why the GPU could not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum GpuError {
-    /// There is no adapter, or it refused to give a device.
-    #[error("no usable GPU: {0}")]
-    Unavailable(String),
-    /// An allocation failed or is larger than the adapter allows.
-    #[error("the GPU has no room: {0}")]
-    Memory(String),
-    /// The device was lost or rejected work; the message is the driver's.
-    #[error("the GPU stopped: {0}")]
-    Fault(String),
-}
+use crate::kernels::{Kernel, Source};
 
 /// How kernels spread their work, chosen by the kind of adapter.
 ///
@@ -50,12 +40,13 @@ pub struct AdapterInfo {
     pub max_binding: u64,
     /// Largest buffer in bytes.
     pub max_buffer: u64,
+    /// Smallest subgroup where subgroup operations are offered.
+    pub subgroup: Option<u32>,
 }
 
 /// An initialised device.
 ///
-/// Cheap to clone. There is one wgpu device per process; [`Gpu::open`] a second time returns an
-/// error from burn.
+/// Cheap to clone. Every [`Gpu::open`] takes a device of its own, so that a lost one can be replaced.
 #[derive(Clone)]
 pub struct Gpu {
     device: Device,
@@ -64,8 +55,15 @@ pub struct Gpu {
     anchor: Tensor<1>,
     info: AdapterInfo,
     spread: Spread,
-    fault: Arc<Mutex<Option<GpuError>>>,
-    launches: Arc<std::sync::atomic::AtomicU64>,
+    fault: Arc<Fault>,
+    counts: Arc<Counts>,
+}
+
+/// What was asked of the device so far.
+#[derive(Debug, Default)]
+struct Counts {
+    launches: AtomicU64,
+    submits: AtomicU64,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -77,58 +75,37 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Opens the default adapter.
+    /// Opens the fastest adapter.
     ///
     /// # Errors
-    /// [`GpuError::Unavailable`] when there is no adapter or it gives no device.
-    pub async fn open() -> Result<Self, GpuError> {
-        // Work is submitted where this crate says so, not after a fixed count of launches.
-        let (device, setup) = Device::wgpu_options()
+    /// [`BackendError::Unavailable`] when there is no adapter or it gives no device.
+    pub async fn open() -> Result<Self, BackendError> {
+        let setup = acquire().await?;
+        // cubecl puts a panicking error handler in place, which is replaced below.
+        let device = Device::wgpu_options()
             .memory_config(MemoryConfiguration::ExclusivePages)
+            // Work is submitted where this crate says so, not after a fixed count of launches.
             .tasks_max(100_000)
-            .init_with_setup_async()
-            .await
-            .map_err(|error| GpuError::Unavailable(error.to_string()))?;
+            .setup(setup.clone())
+            .init()
+            .map_err(|error| BackendError::Unavailable(error.to_string()))?;
         let fault = Arc::new(Mutex::new(None));
-        // cubecl's own handler panics; a panic would take the whole worker down.
         setup.device.on_uncaptured_error(Arc::new({
             let fault = fault.clone();
             move |error: wgpu::Error| {
                 let found = match error {
-                    wgpu::Error::OutOfMemory { .. } => GpuError::Memory(error.to_string()),
-                    other => GpuError::Fault(other.to_string()),
+                    wgpu::Error::OutOfMemory { .. } => BackendError::Memory(error.to_string()),
+                    other => BackendError::Fault(other.to_string()),
                 };
                 if let Ok(mut slot) = fault.lock() {
                     slot.get_or_insert(found);
                 }
             }
         }));
-        let limits = setup.device.limits();
-        let raw = setup.adapter.get_info();
-        let software = raw.device_type == wgpu::DeviceType::Cpu
-            || ["swiftshader", "llvmpipe", "lavapipe"].iter().any(|name| {
-                format!("{} {}", raw.name, raw.driver)
-                    .to_lowercase()
-                    .contains(name)
-            });
-        let name = [raw.name.as_str(), raw.driver.as_str()]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let info = AdapterInfo {
-            name: if name.is_empty() {
-                "WebGPU adapter".to_owned()
-            } else {
-                name
-            },
-            software,
-            max_binding: limits.max_storage_buffer_binding_size,
-            max_buffer: limits.max_buffer_size,
-        };
+        let info = describe(&setup);
         let anchor = Tensor::<1>::from_data([0.0f32], &device);
         let client = primitive(&anchor).client;
-        let spread = if software {
+        let spread = if info.software {
             Spread::Rows
         } else {
             Spread::Lanes
@@ -141,7 +118,7 @@ impl Gpu {
             info,
             spread,
             fault,
-            launches: Arc::default(),
+            counts: Arc::default(),
         })
     }
 
@@ -160,7 +137,26 @@ impl Gpu {
     #[must_use]
     pub fn with_spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
-        self.launches = Arc::default();
+        self.counts = Arc::default();
+        self
+    }
+
+    /// The same device as if it bound at most `bytes`, to test the splitting of matrices.
+    #[must_use]
+    pub fn with_max_binding(mut self, bytes: u64) -> Self {
+        self.info.max_binding = self.info.max_binding.min(bytes);
+        self
+    }
+
+    /// Smallest subgroup, where subgroup operations are offered.
+    pub fn subgroups(&self) -> Option<u32> {
+        self.info.subgroup
+    }
+
+    /// The same device as if it offered no subgroup operations.
+    #[must_use]
+    pub fn without_subgroups(mut self) -> Self {
+        self.info.subgroup = None;
         self
     }
 
@@ -171,15 +167,28 @@ impl Gpu {
 
     /// Kernel launches so far.
     pub fn launches(&self) -> u64 {
-        self.launches.load(std::sync::atomic::Ordering::Relaxed)
+        self.counts.launches.load(Ordering::Relaxed)
     }
 
-    /// Allocates `len` floats, zeroed, kept until the tensor is dropped.
+    /// Submissions of work so far; a read is one.
+    pub fn submits(&self) -> u64 {
+        self.counts.submits.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that buffers of this device hold, after giving back what is free.
+    pub fn bytes_in_use(&self) -> u64 {
+        // It can only fail while a graph is recorded, which this crate never does.
+        let _ = self.client.memory_cleanup();
+        let report = self.client.memory_report(MemoryScope::Device);
+        report.usage().bytes_in_use
+    }
+
+    /// Allocates `len` floats, kept until the tensor is dropped.
     pub(crate) fn floats(&self, len: usize) -> Tensor<1> {
         Tensor::from_primitive::<Wgpu>(self.empty(len, DType::F32))
     }
 
-    /// Allocates `len` 32-bit words, zeroed, kept until the tensor is dropped.
+    /// Allocates `len` 32-bit words, kept until the tensor is dropped.
     pub(crate) fn words(&self, len: usize) -> Tensor<1, Int> {
         Tensor::from_primitive::<Wgpu>(self.empty(len, DType::U32))
     }
@@ -212,64 +221,160 @@ impl Gpu {
     }
 
     /// Queues one kernel. Buffers are bound in the order given.
-    pub(crate) fn launch(&self, kernel: Kernel, groups: [u32; 3], buffers: &[&Handle]) {
+    pub(crate) fn launch<K: Kernel>(&self, kernel: K, groups: [u32; 3], buffers: &[&Handle]) {
         let mut arguments = KernelArguments::new();
         for buffer in buffers {
             arguments = arguments.with_buffer((*buffer).clone().binding());
         }
         let dim = CubeDim::new_3d(kernel.group_size(), 1, 1);
-        self.launches
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.counts.launches.fetch_add(1, Ordering::Relaxed);
         self.client.launch(
-            Box::new(burn_wgpu::SourceKernel::new(kernel, dim)),
+            Box::new(burn_wgpu::SourceKernel::new(Source(kernel), dim)),
             CubeCount::Static(groups[0], groups[1], groups[2]),
             arguments,
         );
     }
 
     /// Hands the queued work to the GPU without waiting for it.
-    pub(crate) fn submit(&self) -> Result<(), GpuError> {
+    pub(crate) fn submit(&self) -> Result<(), BackendError> {
+        self.counts.submits.fetch_add(1, Ordering::Relaxed);
         self.client
             .flush()
-            .map_err(|error| GpuError::Fault(error.to_string()))?;
+            .map_err(|error| BackendError::Fault(error.to_string()))?;
         self.check()
     }
 
     /// Waits until the queued work is done.
     ///
     /// # Errors
-    /// [`GpuError`] when some of that work failed.
-    pub async fn finish(&self) -> Result<(), GpuError> {
+    /// [`BackendError`] when some of that work failed.
+    pub async fn finish(&self) -> Result<(), BackendError> {
+        self.counts.submits.fetch_add(1, Ordering::Relaxed);
         let done = self.client.sync().await;
         self.check()?;
-        done.map_err(|error| GpuError::Fault(error.to_string()))
+        done.map_err(|error| BackendError::Fault(error.to_string()))
     }
 
-    /// Reads a buffer back.
-    pub(crate) async fn read(&self, buffer: &Handle) -> Result<Vec<u32>, GpuError> {
-        let read = self.client.read_async(vec![buffer.clone()]).await;
-        self.check()?;
-        let bytes = read
-            .map_err(|error| GpuError::Fault(error.to_string()))?
-            .pop()
-            .ok_or_else(|| GpuError::Fault("a read returned nothing".to_owned()))?;
-        Ok(bytes
-            .chunks_exact(4)
-            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-            .collect())
+    /// Copies a buffer as it will be when all work queued so far is done, and submits that work. The
+    /// answer may be awaited while more work is queued.
+    pub(crate) fn read(&self, buffer: &Handle) -> Read {
+        self.counts.submits.fetch_add(1, Ordering::Relaxed);
+        let fault = self.fault.clone();
+        let copy = self.client.read_async(vec![buffer.clone()]);
+        Box::pin(async move {
+            let copy = copy.await;
+            take(&fault)?;
+            let bytes = copy
+                .map_err(|error| BackendError::Fault(error.to_string()))?
+                .pop()
+                .ok_or_else(|| BackendError::Fault("a read returned nothing".to_owned()))?;
+            Ok(bytes
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+                .collect())
+        })
     }
 
     /// Reports the first fault that the driver raised since the last check.
-    pub fn check(&self) -> Result<(), GpuError> {
-        match self.fault.lock().ok().and_then(|mut slot| slot.take()) {
-            Some(fault) => Err(fault),
-            None => Ok(()),
-        }
+    pub fn check(&self) -> Result<(), BackendError> {
+        take(&self.fault)
     }
 
     /// Destroys the device, as a driver reset would. For tests of recovery.
     pub fn destroy(&self) {
         self.setup.device.destroy();
+    }
+}
+
+/// A buffer's words, on their way.
+pub(crate) type Read = Pin<Box<dyn Future<Output = Result<Vec<u32>, BackendError>>>>;
+
+type Fault = Mutex<Option<BackendError>>;
+
+fn take(fault: &Fault) -> Result<(), BackendError> {
+    match fault.lock().ok().and_then(|mut slot| slot.take()) {
+        Some(fault) => Err(fault),
+        None => Ok(()),
+    }
+}
+
+/// Takes a device of the fastest adapter, with all that the adapter allows.
+async fn acquire() -> Result<WgpuSetup, BackendError> {
+    let unavailable = |error: &dyn ToString| BackendError::Unavailable(error.to_string());
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends: wgpu::Backends::PRIMARY,
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let adapter = instance
+        .request_adapter(&wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..wgpu::RequestAdapterOptions::default()
+        })
+        .await
+        .map_err(|error| unavailable(&error))?;
+    let limits = adapter.limits();
+    if limits.max_storage_buffers_per_shader_stage < 8 {
+        return Err(BackendError::Unavailable(format!(
+            "this adapter binds only {} buffers at once; 8 are needed",
+            limits.max_storage_buffers_per_shader_stage
+        )));
+    }
+    // burn measures its launches with timestamps and, in a browser, cannot do without them.
+    if cfg!(target_family = "wasm") && !adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    {
+        return Err(BackendError::Unavailable(
+            "this browser's WebGPU has no timestamp queries".to_owned(),
+        ));
+    }
+    let wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SUBGROUP;
+    let (device, queue) = adapter
+        .request_device(&wgpu::DeviceDescriptor {
+            required_features: adapter.features() & wanted,
+            required_limits: limits,
+            // Buffers are allocated one by one, to their size.
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..wgpu::DeviceDescriptor::default()
+        })
+        .await
+        .map_err(|error| unavailable(&error))?;
+    let backend = adapter.get_info().backend;
+    Ok(WgpuSetup {
+        instance,
+        adapter,
+        device,
+        queue,
+        backend,
+    })
+}
+
+fn describe(setup: &WgpuSetup) -> AdapterInfo {
+    let limits = setup.device.limits();
+    let raw = setup.adapter.get_info();
+    let parts = [raw.name.as_str(), raw.driver.as_str()];
+    let name = parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let emulators = ["swiftshader", "llvmpipe", "lavapipe"];
+    let software = raw.device_type == wgpu::DeviceType::Cpu
+        || emulators
+            .iter()
+            .any(|emulator| name.to_lowercase().contains(emulator));
+    AdapterInfo {
+        name: if name.is_empty() {
+            "WebGPU adapter".to_owned()
+        } else {
+            name
+        },
+        software,
+        max_binding: limits.max_storage_buffer_binding_size,
+        max_buffer: limits.max_buffer_size,
+        subgroup: setup
+            .device
+            .features()
+            .contains(wgpu::Features::SUBGROUP)
+            .then_some(raw.subgroup_min_size),
     }
 }
 
