@@ -2,6 +2,7 @@
 //!
 //! * [`config`]: shape and constants, rotary frequencies.
 //! * [`plan`]: which tensor of a file is which part of the network.
+//! * [`hf`]: `config.json` of the models of Hugging Face.
 //! * [`stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
 //! * [`network`]: what a processor must offer ([`Network`]); `llama` does so on the GPU, `cpu` on the
 //!   CPU.
@@ -9,6 +10,7 @@
 //! * [`sampling`]: choosing a token, and the reference for those who choose on the GPU.
 
 pub mod config;
+pub mod hf;
 pub mod network;
 pub mod plan;
 pub mod sampling;
@@ -16,6 +18,7 @@ pub mod session;
 pub mod stream;
 
 pub use config::{Config, Pairing, Rope};
+pub use hf::HfConfig;
 pub use network::{BackendError, Memory, Network};
 pub use plan::{LoadError, Plan, Role, Tensor};
 pub use sampling::Sampling;

@@ -1,9 +1,10 @@
 //! Which tensor of a file is which part of the network.
 
-use weights::gguf::{Gguf, GgufError, HeaderError};
-use weights::{BlockType, SourceError};
+use weights::gguf::{self, Gguf, GgufError};
+use weights::{BlockType, SourceError, safetensors};
 
 use crate::config::{Config, Pairing, Rope};
+use crate::hf::HfConfig;
 use crate::network::BackendError;
 
 /// Why a model could not be loaded.
@@ -12,12 +13,15 @@ pub enum LoadError {
     /// The bytes could not be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The header lacks something or says something impossible.
+    /// The header of a GGUF file lacks something or says something impossible.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// The header could not be read.
+    /// The header of a GGUF file could not be read.
     #[error(transparent)]
-    Header(#[from] HeaderError),
+    Header(#[from] gguf::HeaderError),
+    /// The header of a safetensors file could not be read.
+    #[error(transparent)]
+    Safetensors(#[from] safetensors::HeaderError),
     /// The file is well formed but of a kind that this engine does not run.
     #[error("{0}")]
     Unsupported(String),
@@ -96,6 +100,21 @@ impl BlockPart {
             Self::Gate => "ffn_gate",
             Self::Up => "ffn_up",
             Self::Down => "ffn_down",
+        }
+    }
+
+    /// Its name in a file of Hugging Face, between `model.layers.N.` and `.weight`.
+    fn hf_name(self) -> &'static str {
+        match self {
+            Self::AttentionNorm => "input_layernorm",
+            Self::Query => "self_attn.q_proj",
+            Self::Key => "self_attn.k_proj",
+            Self::Value => "self_attn.v_proj",
+            Self::Output => "self_attn.o_proj",
+            Self::FfnNorm => "post_attention_layernorm",
+            Self::Gate => "mlp.gate_proj",
+            Self::Up => "mlp.up_proj",
+            Self::Down => "mlp.down_proj",
         }
     }
 }
@@ -189,7 +208,7 @@ impl Plan {
             let (rows, cols) = tensor.role.shape(&config);
             if (tensor.rows, tensor.cols) != (rows, cols) {
                 return inconsistent(format!(
-                    "{} is {} × {}, but the header's figures ask for {rows} × {cols}",
+                    "{} is {} × {}, but the model's figures ask for {rows} × {cols}",
                     tensor.name, tensor.rows, tensor.cols
                 ));
             }
@@ -202,7 +221,10 @@ impl Plan {
         }
         let blocks = (0..config.layers)
             .flat_map(|index| BlockPart::ALL.map(|part| Role::Block(index, part)));
-        for role in [Role::Embedding, Role::OutputNorm].into_iter().chain(blocks) {
+        for role in [Role::Embedding, Role::OutputNorm]
+            .into_iter()
+            .chain(blocks)
+        {
             match tensors.iter().filter(|tensor| tensor.role == role).count() {
                 1 => {}
                 0 => return inconsistent(format!("the file has no tensor for {role:?}")),
@@ -221,42 +243,81 @@ impl Plan {
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, LoadError> {
         let config = gguf_config(gguf)?;
         gguf.check_supported()?;
+        refuse_biases(gguf.tensors.iter().map(|info| info.name.as_str()))?;
         let mut tensors = Vec::new();
-        let mut take = |name: String, role: Role| {
-            let Some(info) = gguf.tensor(&name) else {
-                return false;
-            };
+        let mut take = |name: &str, role: Role| {
+            let info = gguf.tensor(name).ok_or_else(|| missing(name))?;
             tensors.push(Tensor {
+                name: info.name.clone(),
                 role,
                 kind: info.kind,
-                rows: info.rows() as usize,
-                cols: info.row_len() as usize,
+                rows: fitting(info.rows()),
+                cols: fitting(info.row_len()),
                 offset: info.offset,
-                name,
             });
-            true
+            Ok::<(), LoadError>(())
         };
-        let missing =
-            |name: &str| LoadError::Inconsistent(format!("the file has no tensor {name}"));
-        for (name, role, needed) in [
-            ("token_embd.weight", Role::Embedding, true),
-            ("output.weight", Role::Head, false),
-            ("output_norm.weight", Role::OutputNorm, true),
-            ("rope_freqs.weight", Role::RopeDivisors, false),
+        take("token_embd.weight", Role::Embedding)?;
+        take("output_norm.weight", Role::OutputNorm)?;
+        for (name, role) in [
+            ("output.weight", Role::Head),
+            ("rope_freqs.weight", Role::RopeDivisors),
         ] {
-            if !take(name.to_owned(), role) && needed {
-                return Err(missing(name));
+            if gguf.tensor(name).is_some() {
+                take(name, role)?;
             }
         }
         for index in 0..config.layers {
             for part in BlockPart::ALL {
                 let name = format!("blk.{index}.{}.weight", part.gguf_name());
-                if !take(name.clone(), Role::Block(index, part)) {
-                    return Err(missing(&name));
-                }
+                take(&name, Role::Block(index, part))?;
             }
         }
         Self::new(config, tensors)
+    }
+
+    /// The plan of a safetensors file and the `config.json` beside it. Where the embeddings are the
+    /// output matrix too, an output matrix in the file is left out.
+    ///
+    /// # Errors
+    /// [`LoadError::Unsupported`] when a tensor is of a type that this engine does not read,
+    /// [`LoadError::Inconsistent`] when one is missing or does not fit the configuration.
+    pub fn from_safetensors(
+        header: &safetensors::Header,
+        hf: &HfConfig,
+    ) -> Result<Self, LoadError> {
+        refuse_biases(header.tensors.iter().map(|info| info.name.as_str()))?;
+        let mut tensors = Vec::new();
+        let mut take = |name: &str, role: Role| {
+            let info = header.tensor(name).ok_or_else(|| missing(name))?;
+            let kind = info.dtype.block_type().ok_or_else(|| {
+                LoadError::Unsupported(format!(
+                    "{name} is of type {}; this engine reads safetensors files of BF16, F16 or F32",
+                    info.dtype
+                ))
+            })?;
+            tensors.push(Tensor {
+                name: info.name.clone(),
+                role,
+                kind,
+                rows: fitting(info.rows()),
+                cols: fitting(info.row_len()),
+                offset: info.offset,
+            });
+            Ok::<(), LoadError>(())
+        };
+        take("model.embed_tokens.weight", Role::Embedding)?;
+        take("model.norm.weight", Role::OutputNorm)?;
+        if !hf.tied {
+            take("lm_head.weight", Role::Head)?;
+        }
+        for index in 0..hf.config.layers {
+            for part in BlockPart::ALL {
+                let name = format!("model.layers.{index}.{}.weight", part.hf_name());
+                take(&name, Role::Block(index, part))?;
+            }
+        }
+        Self::new(hf.config.clone(), tensors)
     }
 
     /// Bytes of all tensors in the file.
@@ -271,6 +332,25 @@ impl Plan {
             .map(|tensor| tensor.offset + tensor.bytes())
             .max()
             .unwrap_or(0)
+    }
+}
+
+fn missing(name: &str) -> LoadError {
+    LoadError::Inconsistent(format!("the file has no tensor {name}"))
+}
+
+/// A dimension as a size; one beyond this machine's sizes becomes one that no shape has.
+fn fitting(dimension: u64) -> usize {
+    usize::try_from(dimension).unwrap_or(usize::MAX)
+}
+
+/// The network adds no biases; a file that has them would be run wrongly.
+fn refuse_biases<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), LoadError> {
+    match names.find(|name| name.ends_with(".bias")) {
+        Some(name) => Err(LoadError::Unsupported(format!(
+            "this model cannot run here: it has biases ({name})"
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -314,9 +394,8 @@ fn gguf_config(gguf: &Gguf) -> Result<Config, LoadError> {
             )));
         }
     };
-    let table = gguf.tensor("token_embd.weight").ok_or_else(|| {
-        LoadError::Inconsistent("the file has no tensor token_embd.weight".into())
-    })?;
+    let table = "token_embd.weight";
+    let table = gguf.tensor(table).ok_or_else(|| missing(table))?;
     let config = Config {
         layers: size("llama.block_count")?,
         dim,
@@ -324,7 +403,7 @@ fn gguf_config(gguf: &Gguf) -> Result<Config, LoadError> {
         kv_heads: or("llama.attention.head_count_kv", heads)?,
         head_dim,
         ffn: size("llama.feed_forward_length")?,
-        vocab: usize::try_from(table.rows()).unwrap_or(usize::MAX),
+        vocab: fitting(table.rows()),
         norm_eps: gguf.require_f64("llama.attention.layer_norm_rms_epsilon")? as f32,
         context: size("llama.context_length")?,
         rope: Rope {

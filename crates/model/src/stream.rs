@@ -42,7 +42,7 @@ pub async fn stream<S: ByteSource, K: Sink>(
         if tensor.role == Role::RopeDivisors {
             bytes.clear();
             source.read(tensor.offset, &mut bytes, row_bytes).await?;
-            config.rope.divisors = Some(tensor.floats(&bytes)?);
+            config.rope.divisors = Some(divisors(tensor, &bytes)?);
             continue;
         }
         let halves = config.rope.pairing == Pairing::Halves && tensor.role.is_rotated();
@@ -67,6 +67,17 @@ pub async fn stream<S: ByteSource, K: Sink>(
     }
     progress(source.size().unwrap_or_default());
     Ok(config)
+}
+
+fn divisors(tensor: &Tensor, bytes: &[u8]) -> Result<Vec<f32>, LoadError> {
+    let divisors = tensor.floats(bytes)?;
+    if let Some(wrong) = divisors.iter().find(|d| !d.is_finite() || **d <= 0.0) {
+        return Err(LoadError::Inconsistent(format!(
+            "{} holds {wrong}, which divides no frequency",
+            tensor.name
+        )));
+    }
+    Ok(divisors)
 }
 
 /// Reorders the rows of whole heads: rotary pairs that are half a head apart become neighbours.
