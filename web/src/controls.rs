@@ -6,9 +6,14 @@ use leptos::prelude::*;
 
 /// A switch.
 #[component]
-pub fn Switch(label: &'static str, title: &'static str, value: RwSignal<bool>) -> impl IntoView {
+pub fn Switch(
+    label: &'static str,
+    title: &'static str,
+    value: RwSignal<bool>,
+    #[prop(optional, into)] disabled: Signal<bool>,
+) -> impl IntoView {
     view! {
-        <button class="sw" role="switch" title=title aria-checked=move || value.get().to_string()
+        <button class="sw" role="switch" title=title disabled=move || disabled.get() aria-checked=move || value.get().to_string()
             on:click=move |_| value.update(|value| *value = !*value)><i></i>{label}</button>
     }
 }

@@ -68,3 +68,19 @@ pub fn is_narrow() -> bool {
         .flatten()
         .is_some_and(|query| query.matches())
 }
+
+/// What the page kept under a name at an earlier visit.
+pub fn kept(name: &str) -> Option<String> {
+    let storage = window().local_storage().ok().flatten()?;
+    storage.get_item(name).ok().flatten()
+}
+
+/// Keeps a value for later visits, or forgets it. Where storage is refused it lasts as long as the page.
+pub fn keep(name: &str, value: Option<&str>) {
+    if let Some(storage) = window().local_storage().ok().flatten() {
+        let _ = match value {
+            Some(value) => storage.set_item(name, value),
+            None => storage.remove_item(name),
+        };
+    }
+}

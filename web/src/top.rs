@@ -1,5 +1,6 @@
 //! The masthead: name, sample, engine, help, theme.
 
+use crate::dom;
 use crate::live::Model;
 use crate::state::page;
 use leptos::prelude::*;
@@ -32,33 +33,21 @@ impl Theme {
     }
 
     fn kept() -> Self {
-        let kept = window()
-            .local_storage()
-            .ok()
-            .flatten()
-            .and_then(|storage| storage.get_item(KEPT).ok().flatten());
-        match kept.as_deref() {
+        match dom::kept(KEPT).as_deref() {
             Some("light") => Self::Light,
             Some("dark") => Self::Dark,
             _ => Self::System,
         }
     }
 
-    /// Where storage is refused the theme lasts as long as the page.
     fn apply(self) {
-        let storage = window().local_storage().ok().flatten();
         if let Some(root) = document().document_element() {
             let _ = match self {
                 Self::System => root.remove_attribute("data-theme"),
                 _ => root.set_attribute("data-theme", self.name()),
             };
         }
-        if let Some(storage) = storage {
-            let _ = match self {
-                Self::System => storage.remove_item(KEPT),
-                _ => storage.set_item(KEPT, self.name()),
-            };
-        }
+        dom::keep(KEPT, (self != Self::System).then(|| self.name()));
     }
 }
 
@@ -87,6 +76,9 @@ pub fn Top() -> impl IntoView {
                 true,
                 format!("{}, side {} running", info.name, side.plate()),
             ),
+            (Model::Ready(info), None) if page.live.gpu_lost.get() => {
+                (false, false, format!("{}, GPU lost", info.name))
+            }
             (Model::Ready(info), None) => (true, false, format!("{} ready", info.name)),
             (Model::Loading(..), _) => (false, true, "loading a model".to_owned()),
             (Model::None, _) => (false, false, "no model loaded".to_owned()),

@@ -64,7 +64,7 @@ pub fn large(n: u64) -> String {
 /// What a load is doing.
 pub fn stage(stage: Stage) -> &'static str {
     match stage {
-        Stage::Device => "setting up the GPU",
+        Stage::Device => "starting the engine",
         Stage::Header => "reading the header",
         Stage::Weights => "reading weights",
         Stage::Kernels => "compiling kernels",

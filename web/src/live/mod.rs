@@ -3,16 +3,22 @@
 mod engine;
 mod model;
 mod panel;
+mod processor;
 
 pub use model::ModelPanel;
 pub use panel::LivePanel;
 
 use crate::document::Side;
+use crate::dom;
 use ::engine::protocol::{
-    Adapter, Failure, FailureKind, ModelInfo, Prompt, Request, Sampling, Source, Stage, Stats,
+    Failure, FailureKind, ModelInfo, Processor, Prompt, Request, Sampling, Source, Stage, Stats,
     StopReason,
 };
 use leptos::prelude::*;
+use processor::{Choice, Gpu};
+
+/// Where the choice of half precision is kept.
+const KEPT_HALF: &str = "half-cache";
 
 /// A load that goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +31,24 @@ pub struct Progress {
     pub total: u64,
     /// Seconds since the start.
     pub seconds: f64,
+}
+
+/// A model that was asked for; enough to ask again.
+#[derive(Clone)]
+pub struct Chosen {
+    source: Source,
+    /// A handle, for a file of this machine.
+    file: Option<web_sys::File>,
+}
+
+impl Chosen {
+    /// Its address or its file's name.
+    pub fn name(&self) -> &str {
+        match &self.source {
+            Source::Url { url } => url,
+            Source::File { name } => name,
+        }
+    }
 }
 
 /// The model.
@@ -125,10 +149,20 @@ impl LiveSide {
 #[derive(Clone, Copy)]
 pub struct Live {
     connection: StoredValue<Option<engine::Connection>, LocalStorage>,
-    /// The GPU, once it was asked for.
-    pub adapter: RwSignal<Option<Adapter>>,
+    /// What the user wants models to run on.
+    pub choice: RwSignal<Choice>,
+    /// What the browser offers, once it was asked.
+    pub gpu: RwSignal<Option<Gpu>>,
+    /// What the running engine works on, once it has said so.
+    pub processor: RwSignal<Option<Processor>>,
     /// The model.
     pub model: RwSignal<Model>,
+    /// The model that was last asked for.
+    pub chosen: RwSignal<Option<Chosen>, LocalStorage>,
+    /// Whether the GPU was lost under the model; it is loaded anew when it is next needed.
+    pub gpu_lost: RwSignal<bool>,
+    /// How far that load is.
+    pub reloading: RwSignal<Option<Progress>>,
     /// Why there is none.
     pub failure: RwSignal<Option<Failure>>,
     /// The sides.
@@ -137,6 +171,8 @@ pub struct Live {
     pub url: RwSignal<String>,
     /// Longest context to ask for.
     pub context: RwSignal<u32>,
+    /// Ask for keys and values in half precision on the GPU.
+    pub half_cache: RwSignal<bool>,
     /// Take the most probable token, always.
     pub greedy: RwSignal<bool>,
     /// Otherwise: how to draw.
@@ -155,12 +191,18 @@ impl Live {
     pub fn new() -> Self {
         Self {
             connection: StoredValue::new_local(None),
-            adapter: RwSignal::new(None),
+            choice: RwSignal::new(Choice::kept()),
+            gpu: RwSignal::new(None),
+            processor: RwSignal::new(None),
             model: RwSignal::new(Model::None),
+            chosen: RwSignal::new_local(None),
+            gpu_lost: RwSignal::new(false),
+            reloading: RwSignal::new(None),
             failure: RwSignal::new(None),
             sides: [LiveSide::new(), LiveSide::new()],
             url: RwSignal::new(String::new()),
             context: RwSignal::new(2048),
+            half_cache: RwSignal::new(dom::kept(KEPT_HALF).is_some()),
             greedy: RwSignal::new(true),
             sampling: RwSignal::new(Sampling {
                 temperature: 0.7,
@@ -193,7 +235,7 @@ impl Live {
             .find(|&side| self.side(side).is_going())
     }
 
-    /// Starts the worker if it is not there, and asks for the GPU.
+    /// Starts the worker if it is not there, and has it get ready.
     pub fn wake(self) {
         if self.connection.with_value(Option::is_none) {
             self.post(&Request::Probe, None);
@@ -202,13 +244,19 @@ impl Live {
 
     /// Loads a model.
     pub fn load(self, source: Source, file: Option<web_sys::File>) {
-        let name = match &source {
-            Source::Url { url } => url.clone(),
-            Source::File { name } => name.clone(),
+        self.chosen.set(Some(Chosen { source, file }));
+        self.load_again();
+    }
+
+    /// Loads the model that was last asked for.
+    pub fn load_again(self) {
+        let Some(chosen) = self.chosen.get_untracked() else {
+            return;
         };
         self.failure.set(None);
+        self.gpu_lost.set(false);
         self.model.set(Model::Loading(
-            name,
+            chosen.name().to_owned(),
             Progress {
                 stage: Stage::Device,
                 done: 0,
@@ -216,11 +264,14 @@ impl Live {
                 seconds: 0.0,
             },
         ));
+        let half_cache = self.half_cache.get_untracked();
+        dom::keep(KEPT_HALF, half_cache.then_some("on"));
         let request = Request::Load {
-            source,
+            source: chosen.source,
             context: self.context.get_untracked(),
+            half_cache,
         };
-        self.post(&request, file);
+        self.post(&request, chosen.file);
     }
 
     /// Drops the model.
@@ -254,6 +305,7 @@ impl Live {
             prompt,
             sampling,
             max_tokens: self.max_tokens.get_untracked(),
+            alternatives: 0,
         };
         self.post(&request, None);
     }

@@ -1,10 +1,11 @@
-//! The dock's model panel: load a model, see what it is, choose how tokens are drawn.
+//! The dock's model panel: load a model, choose what it runs on, see what it is, choose how tokens are drawn.
 
-use super::{Live, Model, Progress};
+use super::processor::{Choice, Gpu};
+use super::{Chosen, Live, Model, Progress};
 use crate::controls::Switch;
 use crate::state::page;
 use crate::words;
-use engine::protocol::{Adapter, Failure, ModelInfo, Source};
+use engine::protocol::{Failure, FailureKind, ModelInfo, Processor, Source};
 use leptos::ev::{DragEvent, SubmitEvent};
 use leptos::html::Input;
 use leptos::prelude::*;
@@ -73,11 +74,40 @@ fn Load() -> impl IntoView {
                         }
                     }/></label>
             <span class="muted">"or drop it here"</span>
-            <label class="sel right">"context "<select aria-label="Longest context" prop:value=move || live.context.get().to_string()
+        </div>
+        <Runs/>
+        <div class="acts">
+            <label class="sel">"context "<select aria-label="Longest context" prop:value=move || live.context.get().to_string()
                 on:change=move |event| if let Ok(context) = event_target_value(&event).parse() { live.context.set(context) }>
                 {[512_u32, 1024, 2048, 4096, 8192].map(|n| view! { <option value=n.to_string() selected={n == live.context.get_untracked()}>{n}</option> }).collect_view()}
             </select></label>
+            <Switch label="Half-precision cache" title="Keep keys and values on the GPU in 16 bits: half the memory, and rounding errors of about one in two thousand. Holds for the next load."
+                value=live.half_cache disabled=Signal::derive(move || on_cpu(live))/>
         </div>
+    }
+}
+
+/// Whether models are going to run on the CPU.
+fn on_cpu(live: Live) -> bool {
+    match &*live.processor.read() {
+        Some(processor) => matches!(processor, Processor::Cpu { .. }),
+        None => live.choice.get() == Choice::Cpu,
+    }
+}
+
+/// What models run on.
+#[component]
+fn Runs() -> impl IntoView {
+    let live = page().live;
+    let options = Choice::ALL.map(|choice| {
+        view! {
+            <label><input class="vh" type="radio" name="processor" value=choice.key() data-testid=format!("processor-{}", choice.key())
+                prop:checked=move || live.choice.get() == choice disabled=move || live.going().is_some() on:change=move |_| live.choose(choice)/>
+                <span>{choice.title()}</span></label>
+        }
+    });
+    view! {
+        <fieldset class="acts runs"><legend class="vh">"Processor"</legend><span aria-hidden="true">"run on"</span><span class="seg">{options}</span></fieldset>
     }
 }
 
@@ -90,19 +120,6 @@ pub fn failure(failure: Failure) -> AnyView {
     .into_any()
 }
 
-/// What to say where the browser offers no WebGPU at all.
-pub fn no_gpu() -> Option<AnyView> {
-    let navigator = window().navigator();
-    let there = js_sys::Reflect::get(&navigator, &"gpu".into()).is_ok_and(|gpu| gpu.is_object());
-    (!there).then(|| {
-        view! {
-            <div class="note bad" role="note" data-testid="no-webgpu"><p><b>"This browser offers no WebGPU, so no model can run here."</b></p>
-                <p>"A current Chrome or Edge, Safari 26 or Firefox 141 and later has it; it also needs https or localhost. Everything else on this page works without it."</p></div>
-        }
-        .into_any()
-    })
-}
-
 #[component]
 fn About() -> impl IntoView {
     let live = page().live;
@@ -110,23 +127,74 @@ fn About() -> impl IntoView {
         <div data-testid="model-status">{move || match live.model.get() {
             Model::None => view! {
                 <h2>"No model loaded"</h2>
-                {no_gpu()}
-                {move || live.adapter.get().map(gpu)}
+                {move || live.processor.get().map(|processor| view! { <p class="muted" data-testid="processor">"Models run on the "{running(processor)}"."</p> })}
+                {move || why_cpu(live)}
             }.into_any(),
             Model::Loading(name, progress) => loading(live, name, progress),
             Model::Ready(info) => ready(live, *info),
         }}</div>
         {move || live.failure.get().map(failure)}
+        {move || again(live)}
     }
 }
 
-fn gpu(adapter: Adapter) -> AnyView {
-    let what = if adapter.software {
-        "a CPU emulating a GPU: slow"
-    } else {
-        "hardware"
+/// A processor in words.
+fn running(processor: Processor) -> AnyView {
+    match processor {
+        Processor::Gpu { adapter } => {
+            let software = if adapter.software {
+                ", a CPU emulating a GPU"
+            } else {
+                ""
+            };
+            view! { "GPU: "<b>{adapter.name}</b>{software}", buffers up to "{words::bytes(adapter.max_binding)} }
+                .into_any()
+        }
+        Processor::Cpu { vectors } => {
+            view! { "CPU: one thread, "<b>{vectors}</b>" vectors" }.into_any()
+        }
+    }
+}
+
+/// Why models run on the CPU although nobody asked for it.
+fn why_cpu(live: Live) -> Option<AnyView> {
+    if live.choice.get() != Choice::Automatic {
+        return None;
+    }
+    let view = match live.gpu.get()? {
+        Gpu::Hardware(_) => return None,
+        Gpu::Software(name) => view! {
+            <p class="muted" data-testid="why-cpu" data-why="software">"The browser's GPU, "<b>{name}</b>", is emulated by the CPU, which is slower than our CPU engine."</p>
+        }
+        .into_any(),
+        Gpu::Missing(Failure { message, advice, .. }) => view! {
+            <p class="muted" data-testid="why-cpu" data-why="missing">"No GPU: "{message}". "{advice}</p>
+        }
+        .into_any(),
     };
-    view! { <p class="muted">"GPU: "<b>{adapter.name}</b>", "{what}", buffers up to "{words::bytes(adapter.max_binding)}"."</p> }.into_any()
+    Some(view)
+}
+
+/// After a failure: the model that was there, once more.
+fn again(live: Live) -> Option<AnyView> {
+    let failed = live
+        .failure
+        .read()
+        .as_ref()
+        .is_some_and(|failure| failure.kind != FailureKind::NoGpu);
+    let gone = *live.model.read() == Model::None;
+    let name = live
+        .chosen
+        .read()
+        .as_ref()
+        .map(Chosen::name)
+        .map(str::to_owned)?;
+    (failed && gone).then(|| {
+        view! {
+            <div class="acts"><button class="btn" data-testid="load-again" on:click=move |_| live.load_again()>"Load again"</button><span class="file" dir="ltr">{name}</span></div>
+        }
+        .into_any()
+    })
 }
 
 fn loading(live: Live, name: String, progress: Progress) -> AnyView {
@@ -183,21 +251,31 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
     } else {
         "no chat template: side B needs one"
     };
-    let software = if info.adapter.software {
-        ", a CPU emulating a GPU"
+    let precision = if info.half_cache {
+        "half precision"
     } else {
-        ""
+        "single precision"
+    };
+    let whole = match info.processor {
+        Processor::Cpu { .. } => ", weights included",
+        Processor::Gpu { .. } => "",
+    };
+    let lost = move || {
+        live.gpu_lost.get().then(|| {
+            view! { <p class="note" role="status" data-testid="gpu-lost">"The GPU was lost, and the model with it. Generate loads the model again first."</p> }
+        })
     };
     view! {
-        <h2><span class="dot"></span>{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
+        <h2>{move || (!live.gpu_lost.get()).then(|| view! { <span class="dot"></span> })}{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
             <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h2>
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
-            <dt>"memory"</dt><dd class="s">{words::bytes(info.weight_bytes)}" weights + "{words::bytes(info.cache_bytes)}" cache for "{info.context}" tokens; "{words::bytes(info.wasm_bytes)}" in the worker"</dd>
-            <dt>"GPU"</dt><dd class="s">{info.adapter.name}{software}</dd>
+            <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" (the file's tensors "{words::bytes(info.tensor_bytes)}"), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens, "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
+            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(info.processor)}{why_cpu(live).map(|why| view! { " "{why} })}</dd>
             <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
+        {lost}
     }
     .into_any()
 }

@@ -1,6 +1,6 @@
 //! A side's live view: what is sent, what the model writes, and its figures.
 
-use super::model::{failure, no_gpu};
+use super::model::failure;
 use super::{Live, Mode, Model, Run, Written};
 use crate::document::{Document, Side, class, content_text};
 use crate::icons;
@@ -285,8 +285,15 @@ fn Output(side: Side) -> impl IntoView {
     let page = page();
     let state = page.live.side(side);
     let any = move || !state.written.read().is_empty() || state.is_going();
+    let reload = move || {
+        page.live.reloading.get().map(|progress| {
+            let stage = words::stage(progress.stage);
+            format!("loading the model again: {stage} …")
+        })
+    };
     let head = move || match state.run.get() {
         Run::Idle => "stopped".to_owned(),
+        Run::Going(_) if let Some(reload) = reload() => reload,
         Run::Going(_) if state.written.read().is_empty() => "reading the prompt …".to_owned(),
         Run::Going(_) => "writing …".to_owned(),
         Run::Done(reason) => words::stop_reason(reason).to_owned(),
@@ -318,7 +325,6 @@ fn Output(side: Side) -> impl IntoView {
         </Show>
         <Show when=move || !any() && state.failure.read().is_none()>
             <div class="idle">
-                {(side == Side::A || page.view(Side::A).get_untracked() != crate::state::View::Live).then(no_gpu).flatten()}
                 <p class="muted">{move || if matches!(*page.live.model.read(), Model::Ready(_)) { "Generate lets the model continue from here." } else { "Load a model, and it continues from here." }}" Nothing leaves this browser."</p>
             </div>
         </Show>
