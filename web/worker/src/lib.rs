@@ -5,8 +5,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use engine::protocol::{Event, Failure, FailureKind, Request, Source};
-use engine::runtime::{Engine, StopFlag};
+use engine::protocol::{Event, Failure, FailureKind, ModelInfo, Processor, Request, Source};
+use engine::runtime::{Backend, Engine, Order, StopFlag, backend};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use js_sys::{Array, Reflect};
@@ -15,6 +15,13 @@ use wasm_bindgen::prelude::*;
 use web_sys::{Blob, DedicatedWorkerGlobalScope, MessageEvent};
 use weights::source::{AbortHandle, BlobSource, HttpSource};
 
+/// What this build's models run on.
+#[cfg(feature = "gpu")]
+type Backing = backend::Gpu;
+/// What this build's models run on.
+#[cfg(not(feature = "gpu"))]
+type Backing = backend::Cpu;
+
 /// A request and, for a local file, its handle.
 type Posted = (Request, Option<Blob>);
 
@@ -22,6 +29,7 @@ type Posted = (Request, Option<Blob>);
     unsafe_code,
     reason = "the linker's own symbol can only be declared as foreign"
 )]
+#[cfg(feature = "gpu")]
 mod constructors {
     unsafe extern "C" {
         fn __wasm_call_ctors();
@@ -40,6 +48,7 @@ mod constructors {
 /// Starts answering. `early` holds the messages that arrived while this module was loading.
 #[wasm_bindgen]
 pub fn start(early: Array) {
+    #[cfg(feature = "gpu")]
     constructors::run();
     std::panic::set_hook(Box::new(|panic| {
         post(&Event::Failed {
@@ -97,69 +106,133 @@ async fn answer(
     stop: StopFlag,
     download: Rc<RefCell<Option<AbortHandle>>>,
 ) {
-    let mut engine = Engine::new(stop.clone());
-    let emit = |event: Event| post(&event);
+    let mut engine = Engine::<Backing>::new(stop.clone());
+    // Where the model came from, to load it again should the processor be lost.
+    let mut origin = None;
     while let Some((request, file)) = requests.next().await {
         stop.lower();
         match request {
-            Request::Probe => match webgpu_present() {
-                Ok(()) => match engine.probe().await {
-                    Ok(adapter) => emit(Event::Adapter { adapter }),
-                    Err(failure) => emit(Event::Failed { job: None, failure }),
-                },
-                Err(failure) => emit(Event::Failed { job: None, failure }),
+            Request::Probe => match ready(&mut engine).await {
+                Ok(processor) => post(&Event::Processor { processor }),
+                Err(failure) => post(&Event::Failed { job: None, failure }),
             },
-            Request::Load { source, context } => {
-                let loaded = match (webgpu_present(), source, file) {
-                    (Err(failure), _, _) => Err(failure),
-                    (Ok(()), Source::Url { url }, _) => {
-                        let http = HttpSource::new(url);
-                        *download.borrow_mut() = Some(http.abort_handle());
-                        engine.load(http, context, &emit).await
-                    }
-                    (Ok(()), Source::File { name }, Some(blob)) => {
-                        engine
-                            .load(BlobSource::new(name, blob), context, &emit)
-                            .await
-                    }
-                    (Ok(()), Source::File { name }, None) => Err(Failure {
-                        kind: FailureKind::BadRequest,
-                        message: format!("the file {name} did not reach the engine"),
-                        advice: "Choose the file again.".to_owned(),
-                    }),
+            Request::Load {
+                source,
+                context,
+                half_cache,
+            } => {
+                let place = Origin {
+                    source,
+                    file,
+                    context,
+                    half_cache,
                 };
-                download.borrow_mut().take();
-                match loaded {
-                    Ok(model) => emit(Event::Loaded { model }),
-                    Err(failure) => emit(Event::Failed { job: None, failure }),
+                match load(&mut engine, &place, &download).await {
+                    Ok(model) => post(&Event::Loaded { model }),
+                    Err(failure) => post(&Event::Failed { job: None, failure }),
                 }
+                origin = Some(place);
             }
             Request::Generate {
                 job,
                 prompt,
                 sampling,
                 max_tokens,
+                alternatives,
             } => {
-                if let Err(failure) = engine
-                    .generate(job, &prompt, &sampling, max_tokens, &emit)
-                    .await
-                {
-                    emit(Event::Failed {
+                let order = Order {
+                    job,
+                    prompt: &prompt,
+                    sampling: &sampling,
+                    max_tokens,
+                    alternatives,
+                };
+                if let Err(failure) = generate(&mut engine, &order, &origin, &download).await {
+                    post(&Event::Failed {
                         job: Some(job),
                         failure,
                     });
                 }
             }
+            Request::Measure {
+                prompt_tokens,
+                decode_tokens,
+            } => match engine.measure(prompt_tokens, decode_tokens).await {
+                Ok(measures) => post(&Event::Measured { measures }),
+                Err(failure) => post(&Event::Failed { job: None, failure }),
+            },
             Request::Unload => {
                 engine.unload();
-                emit(Event::Unloaded);
+                origin = None;
+                post(&Event::Unloaded);
             }
             Request::Stop => {}
         }
     }
 }
 
+/// Where a model came from.
+struct Origin {
+    source: Source,
+    file: Option<Blob>,
+    context: u32,
+    half_cache: bool,
+}
+
+async fn ready<B: Backend>(engine: &mut Engine<B>) -> Result<Processor, Failure> {
+    #[cfg(feature = "gpu")]
+    webgpu_present()?;
+    engine.probe().await
+}
+
+async fn load<B: Backend>(
+    engine: &mut Engine<B>,
+    place: &Origin,
+    download: &RefCell<Option<AbortHandle>>,
+) -> Result<ModelInfo, Failure> {
+    #[cfg(feature = "gpu")]
+    webgpu_present()?;
+    let (context, half) = (place.context, place.half_cache);
+    let loaded = match (&place.source, &place.file) {
+        (Source::Url { url }, _) => {
+            let http = HttpSource::new(url.clone());
+            *download.borrow_mut() = Some(http.abort_handle());
+            engine
+                .load(http, context, half, &|event| post(&event))
+                .await
+        }
+        (Source::File { name }, Some(blob)) => {
+            let blob = BlobSource::new(name.clone(), blob.clone());
+            engine
+                .load(blob, context, half, &|event| post(&event))
+                .await
+        }
+        (Source::File { name }, None) => Err(Failure {
+            kind: FailureKind::BadRequest,
+            message: format!("the file {name} did not reach the engine"),
+            advice: "Choose the file again.".to_owned(),
+        }),
+    };
+    download.borrow_mut().take();
+    loaded
+}
+
+/// Generates; where the model was lost with its processor, loads it again first.
+async fn generate<B: Backend>(
+    engine: &mut Engine<B>,
+    order: &Order<'_>,
+    origin: &Option<Origin>,
+    download: &RefCell<Option<AbortHandle>>,
+) -> Result<(), Failure> {
+    if let (true, Some(place)) = (engine.lost_model(), origin) {
+        let model = load(engine, place, download).await?;
+        post(&Event::Loaded { model });
+    }
+    engine.generate(order, &|event| post(&event)).await
+}
+
 /// Says early, and with its cause, that there is no WebGPU: wgpu's own message names no remedy.
+#[cfg(feature = "gpu")]
 fn webgpu_present() -> Result<(), Failure> {
     let get = |target: &JsValue, key: &str| {
         Reflect::get(target, &key.into()).unwrap_or(JsValue::UNDEFINED)
