@@ -25,6 +25,10 @@ pub enum Step {
     Tokens,
     /// Tests of crates/weights
     Weights,
+    /// Tests of crates/model
+    Model,
+    /// Tests of crates/cpu
+    Cpu,
     /// Tests of crates/agent
     Agent,
     /// Tests of crates/xtask
@@ -45,7 +49,7 @@ pub enum Step {
     Docs,
     /// Lints of everything, native and wasm
     Clippy,
-    /// The site: both WebAssembly programs and all that belongs to them
+    /// The site: all WebAssembly programs and all that belongs to them
     Web,
     /// Browser tests of the page alone, on a site without the engine; part of `browser`
     BrowserPage,
@@ -54,7 +58,9 @@ pub enum Step {
 }
 
 /// Packages that do without burn.
-const LIGHT: [&str; 5] = ["formats", "tokens", "weights", "agent", "xtask"];
+const LIGHT: [&str; 7] = [
+    "formats", "tokens", "weights", "model", "cpu", "agent", "xtask",
+];
 /// Packages that use burn. Their tests are always built together: one set of features, so that burn is
 /// compiled once.
 const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
@@ -70,7 +76,13 @@ impl Step {
     fn is_light(self) -> bool {
         matches!(
             self,
-            Self::Formats | Self::Tokens | Self::Weights | Self::Agent | Self::Xtask
+            Self::Formats
+                | Self::Tokens
+                | Self::Weights
+                | Self::Model
+                | Self::Cpu
+                | Self::Agent
+                | Self::Xtask
         )
     }
 
@@ -197,7 +209,13 @@ impl Suite<'_> {
     fn step(&mut self, step: Step) -> Result<Count> {
         match step {
             Step::Fmt => self.check(&[&["fmt", "--all", "--check"]]),
-            Step::Formats | Step::Tokens | Step::Weights | Step::Agent | Step::Xtask => {
+            Step::Formats
+            | Step::Tokens
+            | Step::Weights
+            | Step::Model
+            | Step::Cpu
+            | Step::Agent
+            | Step::Xtask => {
                 let group = self.light.clone();
                 self.package(&step.name(), &group)
             }
@@ -223,7 +241,9 @@ impl Suite<'_> {
                     &[&all[..], &targets[..]].concat(),
                     &clippy("page", &[]),
                     &clippy("agent", &["--example", "wasm"]),
-                    &clippy("worker", &[]),
+                    &clippy("worker", &["--features", "gpu"]),
+                    &clippy("worker", &["--features", "cpu"]),
+                    &clippy("worker", &["--features", "relaxed"]),
                 ])
             }
             Step::Web => {
@@ -511,8 +531,8 @@ fn playwright(project: &Project, site: &Path, results: &Path) -> Result<Command>
     Ok(command)
 }
 
-/// Lints of a package, or of the named targets of it, as compiled to WebAssembly.
-fn clippy<'a>(package: &'a str, targets: &[&'a str]) -> Vec<&'a str> {
+/// Lints of a package, or of the named targets or features of it, as compiled to WebAssembly.
+fn clippy<'a>(package: &'a str, named: &[&'a str]) -> Vec<&'a str> {
     let clippy = [
         "clippy",
         "--quiet",
@@ -521,7 +541,7 @@ fn clippy<'a>(package: &'a str, targets: &[&'a str]) -> Vec<&'a str> {
         "--package",
         package,
     ];
-    [&clippy, targets, &["--", "-D", "warnings"]].concat()
+    [&clippy, named, &["--", "-D", "warnings"]].concat()
 }
 
 /// Runs a test program, passes its output on, and reads its closing lines.

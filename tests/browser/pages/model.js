@@ -7,11 +7,20 @@ export class ModelPanel {
     this.status = page.getByTestId("model-status");
     this.failure = page.getByTestId("failure");
     this.url = page.getByTestId("model-url");
+    this.processor = page.getByTestId("processor");
+    this.whyCpu = page.getByTestId("why-cpu");
+    this.again = page.getByTestId("load-again");
   }
 
   async open() {
     await this.page.getByTestId("dock-model").click();
     await expect(this.url).toBeVisible();
+  }
+
+  /** Chooses what models run on: `automatic`, `gpu` or `cpu`. */
+  async runOn(choice) {
+    await this.page.locator("label").filter({ has: this.page.getByTestId(`processor-${choice}`) }).click();
+    await expect(this.page.getByTestId(`processor-${choice}`)).toBeChecked();
   }
 
   /** Asks for the file at an address. */
