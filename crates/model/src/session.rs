@@ -166,7 +166,6 @@ impl<N: Network> Session<N> {
     }
 
     fn check(&self, ids: &[u32]) -> Result<(), SessionError> {
-        let vocab = self.network.config().vocab;
         if ids.is_empty() {
             return Err(SessionError::Empty);
         }
@@ -176,9 +175,15 @@ impl<N: Network> Session<N> {
                 capacity: self.capacity,
             });
         }
-        match ids.iter().find(|id| **id as usize >= vocab) {
-            Some(&id) => Err(SessionError::UnknownId { id, vocab }),
-            None => Ok(()),
+        ids.iter().try_for_each(|id| self.check_id(*id))
+    }
+
+    fn check_id(&self, id: u32) -> Result<(), SessionError> {
+        let vocab = self.network.config().vocab;
+        if (id as usize) < vocab {
+            Ok(())
+        } else {
+            Err(SessionError::UnknownId { id, vocab })
         }
     }
 
@@ -203,8 +208,8 @@ impl<N: Network> Session<N> {
             let chosen = self.network.choose(sampling, index).await;
             self.survive(chosen)?;
         }
-        if more && self.network.runs_ahead() && self.held.len() < self.capacity {
-            self.reserve(self.held.len() + 1).await?;
+        // Without room for one more this token can still be given; the next call tells.
+        if more && self.network.runs_ahead() && self.make_room(1).await.is_ok() {
             let run = self.network.run_chosen(self.held.len()).await;
             self.survive(run)?;
             let chosen = self.network.choose(sampling, index + 1).await;
@@ -224,7 +229,9 @@ impl<N: Network> Session<N> {
     /// Runs the token given last, if it was not run, so that the logits are those after it.
     async fn catch_up(&mut self) -> Result<(), SessionError> {
         if let Some(id) = self.given {
-            self.push(id).await?;
+            self.make_room(1).await?;
+            self.given = None;
+            self.run(&[id], true).await?;
         }
         if self.fresh {
             Ok(())
@@ -233,23 +240,32 @@ impl<N: Network> Session<N> {
         }
     }
 
-    /// Appends one token.
+    /// Appends one token, after the token that [`Session::next`] gave last where there is one.
     ///
     /// # Errors
     /// [`SessionError::ContextFull`] when the cache is full; see [`SessionError`].
     pub async fn push(&mut self, id: u32) -> Result<(), SessionError> {
-        let tokens = self.held.len() + 1;
+        self.check_id(id)?;
+        self.make_room(1 + usize::from(self.given.is_some()))
+            .await?;
+        self.ahead = None;
+        self.network.forget_chosen();
+        if let Some(given) = self.given.take() {
+            self.run(&[given], false).await?;
+        }
+        self.run(&[id], true).await
+    }
+
+    /// Makes room for `more` tokens after the held ones.
+    async fn make_room(&mut self, more: usize) -> Result<(), SessionError> {
+        let tokens = self.held.len() + more;
         if tokens > self.capacity {
             return Err(SessionError::ContextFull {
                 tokens,
                 capacity: self.capacity,
             });
         }
-        self.reserve(tokens).await?;
-        self.given = None;
-        self.ahead = None;
-        self.network.forget_chosen();
-        self.run(&[id], true).await
+        self.reserve(tokens).await
     }
 
     /// The logits by which the next token is chosen. `vocab`.
