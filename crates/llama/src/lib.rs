@@ -4,7 +4,10 @@
 //! * [`linear`]: matrices kept quantized, and their products.
 //! * [`network`]: the network, which is a [`model::Network`].
 //! * [`load`]: from a file to the GPU.
+//! * `check` (feature): every kernel against plain arithmetic.
 
+#[cfg(feature = "check")]
+pub mod check;
 pub mod gpu;
 mod kernels;
 pub mod linear;

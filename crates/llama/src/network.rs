@@ -61,6 +61,12 @@ impl Block {
         [&self.qkv, &self.output, &self.gate, &self.up, &self.down]
     }
 
+    /// Weights of its matrices.
+    fn weights(&self) -> usize {
+        let linears = self.linears();
+        linears.iter().map(|it| it.rows() * it.cols()).sum()
+    }
+
     /// Bytes on the GPU.
     fn bytes(&self) -> u64 {
         let norms = self.attention_norm.dims()[0] + self.ffn_norm.dims()[0];
@@ -89,6 +95,9 @@ impl Llama {
     }
 }
 
+/// Arithmetic operations that are submitted at once: a driver takes a GPU that is busy for two seconds
+/// for a hanging one, and weak GPUs do some hundred thousand million operations a second.
+const OPERATIONS_PER_SUBMIT: usize = 50_000_000_000;
 /// Positions that the cache grows by at least.
 const GROWTH: usize = 256;
 
@@ -285,7 +294,13 @@ impl GpuNetwork {
     }
 
     /// Queues a pass of `tokens` tokens, whose ids lie in `ids`, at positions `past..`.
-    fn forward(&self, ids: &Handle, tokens: usize, past: usize, want_logits: bool) {
+    fn forward(
+        &self,
+        ids: &Handle,
+        tokens: usize,
+        past: usize,
+        want_logits: bool,
+    ) -> Result<(), BackendError> {
         let Self {
             gpu,
             config,
@@ -303,8 +318,14 @@ impl GpuNetwork {
 
         let stream = float_handle(&work.stream);
         model.embedding.gather(gpu, &step, ids, &stream, tokens);
-        for index in 0..model.blocks.len() {
+        let mut operations = 0;
+        for (index, block) in model.blocks.iter().enumerate() {
             self.block(index, &step, &stream, tokens, past);
+            operations += 2 * tokens * block.weights();
+            if tokens > 1 && operations > OPERATIONS_PER_SUBMIT {
+                gpu.submit()?;
+                operations = 0;
+            }
         }
         if want_logits {
             let logits = float_handle(&work.logits);
@@ -319,6 +340,7 @@ impl GpuNetwork {
             };
             head.forward(gpu, &input_of(step, &input), &Output::Store(&logits), 1);
         }
+        gpu.check()
     }
 
     /// Queues one transformer block.
@@ -566,18 +588,17 @@ impl model::Network for GpuNetwork {
     ) -> Result<(), BackendError> {
         let buffer = word_handle(&self.work.ids);
         self.gpu.write(&buffer, 0, ids);
-        self.forward(&buffer, ids.len(), past, want_logits);
+        self.forward(&buffer, ids.len(), past, want_logits)?;
         // With logits to choose by, the choice goes into the same submission.
         if want_logits {
-            self.gpu.check()
+            Ok(())
         } else {
             self.gpu.submit()
         }
     }
 
     async fn run_chosen(&mut self, past: usize) -> Result<(), BackendError> {
-        self.forward(&word_handle(&self.work.chosen), 1, past, true);
-        self.gpu.check()
+        self.forward(&word_handle(&self.work.chosen), 1, past, true)
     }
 
     async fn choose(&mut self, sampling: &Sampling, index: u64) -> Result<(), BackendError> {
