@@ -1,0 +1,487 @@
+//! Products of matrices and activations.
+//!
+//! A product goes panel by panel. For a few tokens the codes of a panel are used as they are unpacked;
+//! for more they are unpacked to a buffer first, and then multiplied by four tokens at a time, so that
+//! each load of weights serves four. The arithmetic for a token is the same either way.
+
+use std::array::from_fn;
+use std::marker::PhantomData;
+
+use crate::format::{Format, Scalar};
+use crate::input::{Group, Input};
+use crate::matrix::{Matrix, PANEL, with_panels};
+use crate::network::Arithmetic;
+use crate::simd::{Level, Simd, Task};
+
+/// Tokens that are multiplied together.
+const TILE: usize = 4;
+
+/// Buffers of a panel.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    floats: Vec<[f32; PANEL]>,
+    groups: Vec<Unpacked>,
+}
+
+impl Scratch {
+    /// Room for panels of this many columns.
+    ///
+    /// # Errors
+    /// [`model::BackendError::Memory`].
+    pub fn with_capacity(cols: usize) -> Result<Self, model::BackendError> {
+        let mut scratch = Self::default();
+        crate::matrix::reserve(&mut scratch.floats, cols)?;
+        crate::matrix::reserve(&mut scratch.groups, cols.div_ceil(32))?;
+        Ok(scratch)
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        size_of::<[f32; PANEL]>() * self.floats.capacity()
+            + size_of::<Unpacked>() * self.groups.capacity()
+    }
+}
+
+/// Multiplies the tokens of `input` by `matrix`. `out` is `tokens × rows`.
+pub fn multiply(
+    level: Level,
+    arithmetic: Arithmetic,
+    matrix: &Matrix,
+    input: &mut Input,
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    debug_assert_eq!(cols, input.cols());
+    debug_assert_eq!(out.len() * cols, input.floats().len() * rows);
+    with_panels!(
+        matrix.panels(),
+        blocks as Block,
+        level.run(Exact {
+            blocks,
+            per_panel: cols,
+            unpack: ScalarPanel(PhantomData::<Block>),
+            floats: input.floats(),
+            cols,
+            rows,
+            panel: &mut scratch.floats,
+            out,
+        }),
+        match arithmetic {
+            Arithmetic::Exact => level.run(Exact {
+                blocks,
+                per_panel: cols / (32 * Block::GROUPS),
+                unpack: QuantizedPanel(PhantomData::<Block>),
+                floats: input.floats(),
+                cols,
+                rows,
+                panel: &mut scratch.floats,
+                out,
+            }),
+            Arithmetic::Fast => level.run(Fast::<Block> {
+                blocks,
+                groups: input.groups(level, Block::SIGNED),
+                cols,
+                rows,
+                unpacked: &mut scratch.groups,
+                out,
+            }),
+        }
+    );
+}
+
+/// Reads row `row` of `matrix` as it is. `out` is `cols`.
+pub fn read_row(level: Level, matrix: &Matrix, row: usize, scratch: &mut Scratch, out: &mut [f32]) {
+    let panel = &mut scratch.floats;
+    panel.resize(matrix.cols(), [0.0; PANEL]);
+    with_panels!(
+        matrix.panels(),
+        blocks as Block,
+        level.run(Read {
+            blocks: &blocks[row / PANEL * matrix.cols()..],
+            unpack: ScalarPanel(PhantomData::<Block>),
+            panel,
+        }),
+        level.run(Read {
+            blocks: &blocks[row / PANEL * (matrix.cols() / (32 * Block::GROUPS))..],
+            unpack: QuantizedPanel(PhantomData::<Block>),
+            panel,
+        })
+    );
+    for (out, column) in out.iter_mut().zip(panel) {
+        *out = column[row % PANEL];
+    }
+}
+
+/// Turns blocks of a panel into single precision.
+trait Unpack {
+    type Block;
+    fn unpack<S: Simd>(simd: S, blocks: &[Self::Block], panel: &mut [[f32; PANEL]]);
+}
+
+struct ScalarPanel<B>(PhantomData<B>);
+
+impl<B: Scalar> Unpack for ScalarPanel<B> {
+    type Block = B;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, blocks: &[B], panel: &mut [[f32; PANEL]]) {
+        for (block, column) in blocks.iter().zip(panel) {
+            simd.store(B::floats(simd, block), column);
+        }
+    }
+}
+
+struct QuantizedPanel<F>(PhantomData<F>);
+
+impl<F: Format> Unpack for QuantizedPanel<F> {
+    type Block = F::Block;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, blocks: &[F::Block], panel: &mut [[f32; PANEL]]) {
+        let groups = panel.as_chunks_mut::<32>().0.iter_mut();
+        let centre = simd.splat(F::CENTRE as f32);
+        for (index, columns) in groups.enumerate() {
+            let block = &blocks[index / F::GROUPS];
+            let group = index % F::GROUPS;
+            let scales = F::scales(simd, block, group);
+            let minimums = F::minimums(simd, block, group);
+            for v in 0..4 {
+                let codes = F::codes(simd, block, group, v);
+                for half in 0..2 {
+                    for column in 0..4 {
+                        let code = if F::SIGNED {
+                            simd.column_signed(codes[half], column)
+                        } else {
+                            simd.column(codes[half], column)
+                        };
+                        let scaled = simd.mul(simd.sub(code, centre), scales[half]);
+                        let weight = if F::MINIMUMS {
+                            simd.sub(scaled, minimums[half])
+                        } else {
+                            scaled
+                        };
+                        simd.store(weight, &mut columns[16 * half + 4 * v + column as usize]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One panel to single precision.
+struct Read<'a, U: Unpack> {
+    blocks: &'a [U::Block],
+    unpack: U,
+    panel: &'a mut [[f32; PANEL]],
+}
+
+impl<U: Unpack> Task for Read<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let _ = self.unpack;
+        U::unpack(simd, self.blocks, self.panel);
+    }
+}
+
+/// A product in single precision.
+struct Exact<'a, U: Unpack> {
+    blocks: &'a [U::Block],
+    per_panel: usize,
+    unpack: U,
+    floats: &'a [f32],
+    cols: usize,
+    rows: usize,
+    panel: &'a mut Vec<[f32; PANEL]>,
+    out: &'a mut [f32],
+}
+
+impl<U: Unpack> Task for Exact<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let _ = self.unpack;
+        self.panel.resize(self.cols, [0.0; PANEL]);
+        let tokens = self.floats.len() / self.cols;
+        let token = |token: usize| &self.floats[token * self.cols..][..self.cols];
+        for (index, blocks) in self.blocks.chunks_exact(self.per_panel).enumerate() {
+            U::unpack(simd, blocks, self.panel);
+            let mut out = Rows::new(self.out, self.rows, index);
+            let mut first = 0;
+            while first + TILE <= tokens {
+                let tile = from_fn(|i| token(first + i));
+                let sums = float_tile::<S, TILE>(simd, self.panel, tile);
+                for (i, sum) in sums.into_iter().enumerate() {
+                    out.write(simd, first + i, sum);
+                }
+                first += TILE;
+            }
+            for first in first..tokens {
+                let [sum] = float_tile::<S, 1>(simd, self.panel, [token(first)]);
+                out.write(simd, first, sum);
+            }
+        }
+    }
+}
+
+/// Where the results of a panel go.
+struct Rows<'a> {
+    out: &'a mut [f32],
+    rows: usize,
+    first: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn new(out: &'a mut [f32], rows: usize, panel: usize) -> Self {
+        Self {
+            out,
+            rows,
+            first: panel * PANEL,
+        }
+    }
+
+    #[inline(always)]
+    fn write<S: Simd>(&mut self, simd: S, token: usize, sum: S::Floats) {
+        let end = (self.first + PANEL).min(self.rows);
+        let out = &mut self.out[token * self.rows..][self.first..end];
+        if let Some(out) = out.first_chunk_mut::<PANEL>() {
+            simd.store(sum, out);
+        } else {
+            let mut all = [0.0; PANEL];
+            simd.store(sum, &mut all);
+            out.copy_from_slice(&all[..out.len()]);
+        }
+    }
+}
+
+/// Multiplies a panel in single precision by `T` tokens, each of which has a number per column. Even
+/// and odd columns are summed apart, which hides the latency of a sum.
+#[inline(always)]
+pub fn float_tile<S: Simd, const T: usize>(
+    simd: S,
+    panel: &[[f32; PANEL]],
+    tokens: [&[f32]; T],
+) -> [S::Floats; T] {
+    let tokens = tokens.map(|token| &token[..panel.len()]);
+    let mut sums = [[simd.splat(0.0); 2]; T];
+    let (pairs, last) = panel.as_chunks::<2>();
+    for (index, columns) in pairs.iter().enumerate() {
+        for i in 0..2 {
+            let weights = simd.load(&columns[i]);
+            for (sum, token) in sums.iter_mut().zip(tokens) {
+                sum[i] = simd.mul_add(weights, simd.splat(token[2 * index + i]), sum[i]);
+            }
+        }
+    }
+    if let [column] = last {
+        let weights = simd.load(column);
+        for (sum, token) in sums.iter_mut().zip(tokens) {
+            sum[0] = simd.mul_add(weights, simd.splat(token[panel.len() - 1]), sum[0]);
+        }
+    }
+    sums.map(|[even, odd]| simd.add(even, odd))
+}
+
+/// A product of quantized weights and quantized activations.
+struct Fast<'a, F: Format> {
+    blocks: &'a [F::Block],
+    groups: &'a [Group],
+    cols: usize,
+    rows: usize,
+    unpacked: &'a mut Vec<Unpacked>,
+    out: &'a mut [f32],
+}
+
+impl<F: Format> Task for Fast<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let per_token = self.cols / 32;
+        let tokens = self.groups.len() / per_token;
+        let token = |token: usize| &self.groups[token * per_token..][..per_token];
+        let panels = self.blocks.chunks_exact(per_token / F::GROUPS);
+        if tokens < TILE {
+            for (index, blocks) in panels.enumerate() {
+                let mut out = Rows::new(self.out, self.rows, index);
+                for first in 0..tokens {
+                    let [sum] = tile::<S, F, 1>(simd, blocks, [token(first)]);
+                    out.write(simd, first, sum);
+                }
+            }
+            return;
+        }
+        self.unpacked.resize(per_token, Unpacked::EMPTY);
+        for (index, blocks) in panels.enumerate() {
+            unpack::<S, F>(simd, blocks, self.unpacked);
+            let mut out = Rows::new(self.out, self.rows, index);
+            let mut first = 0;
+            while first + TILE <= tokens {
+                let tokens = from_fn(|i| token(first + i));
+                let sums = tile::<S, Buffered<F>, TILE>(simd, self.unpacked, tokens);
+                for (i, sum) in sums.into_iter().enumerate() {
+                    out.write(simd, first + i, sum);
+                }
+                first += TILE;
+            }
+            for first in first..tokens {
+                let [sum] = tile::<S, Buffered<F>, 1>(simd, self.unpacked, [token(first)]);
+                out.write(simd, first, sum);
+            }
+        }
+    }
+}
+
+/// Multiplies a panel by `T` tokens.
+#[inline(always)]
+fn tile<S: Simd, F: Format, const T: usize>(
+    simd: S,
+    blocks: &[F::Block],
+    tokens: [&[Group]; T],
+) -> [S::Floats; T] {
+    let tokens = tokens.map(|token| &token[..blocks.len() * F::GROUPS]);
+    let mut totals = [simd.splat(0.0); T];
+    for (index, block) in blocks.iter().enumerate() {
+        for group in 0..F::GROUPS {
+            let tokens: [&Group; T] = from_fn(|t| &tokens[t][index * F::GROUPS + group]);
+            add_group::<S, F, T>(simd, block, group, tokens, &mut totals);
+        }
+    }
+    totals
+}
+
+/// Adds the products of 32 columns to `totals`.
+#[inline(always)]
+fn add_group<S: Simd, F: Format, const T: usize>(
+    simd: S,
+    block: &F::Block,
+    group: usize,
+    tokens: [&Group; T],
+    totals: &mut [S::Floats; T],
+) {
+    let mut sums: [[S::Ints; 2]; T] = from_fn(|t| {
+        let [first, second] = tokens[t].sums;
+        if F::HALVES {
+            [first, second].map(|sum| simd.ints(-F::CENTRE * sum))
+        } else {
+            [simd.ints(-F::CENTRE * (first + second)); 2]
+        }
+    });
+    for v in 0..4 {
+        let codes = F::codes(simd, block, group, v);
+        for half in 0..2 {
+            // Groups with one scale need one sum.
+            let sum = if F::HALVES { half } else { 0 };
+            for (sums, token) in sums.iter_mut().zip(tokens) {
+                let quad = token.quads[4 * half + v];
+                sums[sum] = if F::SIGNED {
+                    simd.dot_signed(sums[sum], codes[half], quad)
+                } else {
+                    simd.dot(sums[sum], codes[half], quad)
+                };
+            }
+        }
+    }
+    let halves = if F::HALVES { 2 } else { 1 };
+    let scales = F::scales(simd, block, group);
+    for half in 0..halves {
+        for t in 0..T {
+            let scale = simd.mul(scales[half], simd.splat(tokens[t].scale));
+            let sum = simd.to_floats(sums[t][half]);
+            totals[t] = simd.mul_add(sum, scale, totals[t]);
+        }
+    }
+    if F::MINIMUMS {
+        let minimums = F::minimums(simd, block, group);
+        for half in 0..halves {
+            for t in 0..T {
+                let [first, second] = tokens[t].totals;
+                let total = if F::HALVES {
+                    [first, second][half]
+                } else {
+                    first + second
+                };
+                totals[t] = simd.mul_add(minimums[half], simd.splat(-total), totals[t]);
+            }
+        }
+    }
+}
+
+/// A group of 32 columns of a panel, with a byte per weight.
+#[derive(Clone, Copy, Debug)]
+pub struct Unpacked {
+    codes: [[[u8; 32]; 2]; 4],
+    scales: [[f32; PANEL]; 2],
+    minimums: [[f32; PANEL]; 2],
+}
+
+impl Unpacked {
+    const EMPTY: Self = Self {
+        codes: [[[0; 32]; 2]; 4],
+        scales: [[0.0; PANEL]; 2],
+        minimums: [[0.0; PANEL]; 2],
+    };
+}
+
+#[inline(always)]
+fn unpack<S: Simd, F: Format>(simd: S, blocks: &[F::Block], to: &mut [Unpacked]) {
+    for (index, to) in to.iter_mut().enumerate() {
+        let block = &blocks[index / F::GROUPS];
+        let group = index % F::GROUPS;
+        for (v, to) in to.codes.iter_mut().enumerate() {
+            let codes = F::codes(simd, block, group, v);
+            simd.store_bytes(codes[0], &mut to[0]);
+            simd.store_bytes(codes[1], &mut to[1]);
+        }
+        let halves = if F::HALVES { 2 } else { 1 };
+        let scales = F::scales(simd, block, group);
+        for half in 0..halves {
+            simd.store(scales[half], &mut to.scales[half]);
+        }
+        if F::MINIMUMS {
+            let minimums = F::minimums(simd, block, group);
+            for half in 0..halves {
+                simd.store(minimums[half], &mut to.minimums[half]);
+            }
+        }
+    }
+}
+
+/// The format of a panel of `F` that is unpacked to a buffer.
+struct Buffered<F>(PhantomData<F>);
+
+impl<F: Format> Format for Buffered<F> {
+    type Block = Unpacked;
+    const FILE_BYTES: usize = F::FILE_BYTES;
+    const GROUPS: usize = 1;
+    const HALVES: bool = F::HALVES;
+    const MINIMUMS: bool = F::MINIMUMS;
+    const CENTRE: i32 = F::CENTRE;
+    const SIGNED: bool = F::SIGNED;
+
+    fn pack(_: &[&[u8]; 8]) -> Unpacked {
+        Unpacked::EMPTY
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd>(simd: S, block: &Unpacked, _: usize, v: usize) -> [S::Bytes; 2] {
+        [
+            simd.bytes(&block.codes[v][0]),
+            simd.bytes(&block.codes[v][1]),
+        ]
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(simd: S, block: &Unpacked, _: usize) -> [S::Floats; 2] {
+        [simd.load(&block.scales[0]), simd.load(&block.scales[1])]
+    }
+
+    #[inline(always)]
+    fn minimums<S: Simd>(simd: S, block: &Unpacked, _: usize) -> [S::Floats; 2] {
+        [simd.load(&block.minimums[0]), simd.load(&block.minimums[1])]
+    }
+}
