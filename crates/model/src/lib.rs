@@ -2,8 +2,8 @@
 //!
 //! * [`config`]: shape and constants, rotary frequencies.
 //! * [`plan`]: which tensor of a file is which part of the network.
-//! * [`hf`]: `config.json` of the models of Hugging Face.
-//! * [`stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
+//! * [`hf`]: `config.json` of Hugging Face models.
+//! * [`mod@stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
 //! * [`network`]: what a processor must offer ([`Network`]); `llama` does so on the GPU, `cpu` on the
 //!   CPU.
 //! * [`session`]: prompts in, tokens out, over any [`Network`].
