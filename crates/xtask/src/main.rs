@@ -1,5 +1,7 @@
-//! Builds, serves and tests the playground: `cargo xtask setup | serve | dist | test | screens`.
+//! Builds, serves and tests the playground: `cargo xtask setup | serve | dist | test | bench | screens`.
 
+mod bench;
+mod gguf;
 mod licences;
 mod process;
 mod project;
@@ -61,6 +63,8 @@ enum Task {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// Measure the engines in Chromium beside wllama, on the same models in one interleaved run
+    Bench(bench::Options),
     /// Take the screenshots of the README: tests/screens/*.png
     Screens,
 }
@@ -115,6 +119,7 @@ fn run(task: Task) -> Result<()> {
             sizes::print(&site, &built)
         }
         Task::Test { only, rest } => suite::run(&project, &only, &rest),
+        Task::Bench(options) => bench::run(&project, &options),
         Task::Screens => suite::screens(&project),
     }
 }
