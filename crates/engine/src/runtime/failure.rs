@@ -44,6 +44,7 @@ pub(super) fn load_failure(error: &LoadError) -> Failure {
             return source_failure(source);
         }
         LoadError::Gguf(_)
+        | LoadError::Safetensors(_)
         | LoadError::Header(HeaderError::Gguf { .. })
         | LoadError::Inconsistent(_) => (
             FailureKind::BadFile,
@@ -51,7 +52,7 @@ pub(super) fn load_failure(error: &LoadError) -> Failure {
         ),
         LoadError::Unsupported(_) => (
             FailureKind::Unsupported,
-            "Load a GGUF of a Llama-architecture model in Q4_0, Q4_1, Q8_0, F16 or F32.",
+            "Load a GGUF of a Llama-architecture model, quantized as Q4_0 to Q8_0 or Q2_K to Q6_K, or in F16, BF16 or F32.",
         ),
         LoadError::Stopped => (FailureKind::BadRequest, "Press Load to start again."),
     };

@@ -11,6 +11,7 @@ use weights::ByteSource;
 use weights::gguf::{Gguf, TokenizerParts, read_header};
 
 use self::failure::{backend_failure, internal, load_failure, session_failure};
+use self::pause::Pauses;
 use crate::protocol::{
     Alternative, Event, Failure, FailureKind, Measures, ModelInfo, Outlook, Processor, Prompt,
     Sampling, Stage, Stats, StopReason,
@@ -18,6 +19,7 @@ use crate::protocol::{
 
 pub mod backend;
 mod failure;
+mod pause;
 
 pub use backend::Backend;
 
@@ -133,10 +135,11 @@ impl<B: Backend> Engine<B> {
         half_cache: bool,
         emit: &dyn Fn(Event),
     ) -> Result<ModelInfo, Failure> {
-        self.unload();
+        self.model = None;
         let loaded = self.try_load(source, context, half_cache, emit).await;
         let (model, info) = loaded.map_err(|failure| self.suffer(failure))?;
         self.model = Some(model);
+        self.lost = false;
         Ok(info)
     }
 
@@ -322,12 +325,21 @@ impl<N: Network> Model<N> {
         };
         let finish = |reason, stats: Stats| emit(Event::Finished { job, reason, stats });
         let failed = |error: SessionError| session_failure(&error);
-        let prefill = session
-            .prefill(&ids, |_| !stop.is_raised())
-            .await
-            .map_err(failed)?;
-        if !prefill.complete || max_tokens == 0 {
-            let reason = if prefill.complete {
+        let mut pauses = Pauses::new();
+        let complete = loop {
+            // One chunk at a time: what was done stays in the cache.
+            let mut chunks = 1..=1;
+            let prefill = session
+                .prefill(&ids, |_| chunks.next().is_some() && !stop.is_raised())
+                .await
+                .map_err(failed)?;
+            if prefill.complete || stop.is_raised() {
+                break prefill.complete;
+            }
+            pauses.breathe().await;
+        };
+        if !complete || max_tokens == 0 {
+            let reason = if complete {
                 StopReason::MaxTokens
             } else {
                 StopReason::Stopped
@@ -380,6 +392,7 @@ impl<N: Network> Model<N> {
             if stats.new_tokens >= max_tokens {
                 break StopReason::MaxTokens;
             }
+            pauses.breathe().await;
             if stop.is_raised() {
                 break StopReason::Stopped;
             }
