@@ -75,7 +75,10 @@ impl Attention<'_> {
                 simd.store(product, &mut scores[tile]);
             }
         }
-        let totals: [f32; T] = from_fn(|i| softmax(simd, &mut self.scores[i], seen[i]));
+        let mut totals = [0.0; T];
+        for (i, total) in totals.iter_mut().enumerate() {
+            *total = softmax(simd, &mut self.scores[i], seen[i]);
+        }
         let shares: [&[f32]; T] = from_fn(|i| self.scores[i].as_flattened());
         for run in 0..width.div_ceil(8) {
             let sums = float_tile(simd, self.cache.values(kv_head, run, most), shares);

@@ -106,24 +106,24 @@ fn third_bits<S: Simd>(simd: S, plane: &Bits, v: usize) -> [S::Bytes; 2] {
 /// Bit pairs, moved to bit 0.
 #[inline(always)]
 fn low_pairs<S: Simd>(simd: S, plane: &Pairs, v: usize) -> [S::Bytes; 2] {
-    [0, 1].map(|half| {
-        let all = simd.bytes(&plane[half]);
-        simd.mask(simd.shift_right(all, 2 * v as u32), 3)
-    })
+    let low = simd.shift_right(simd.bytes(&plane[0]), 2 * v as u32);
+    let high = simd.shift_right(simd.bytes(&plane[1]), 2 * v as u32);
+    [simd.mask(low, 3), simd.mask(high, 3)]
 }
 
 /// Bit pairs, moved to bit 4.
 #[inline(always)]
 fn high_pairs<S: Simd>(simd: S, plane: &Pairs, v: usize) -> [S::Bytes; 2] {
-    [0, 1].map(|half| {
-        let all = simd.bytes(&plane[half]);
+    let mut pairs = [simd.bytes(&plane[0]), simd.bytes(&plane[1])];
+    for pair in &mut pairs {
         let moved = if v < 2 {
-            simd.shift_left(all, 4 - 2 * v as u32)
+            simd.shift_left(*pair, 4 - 2 * v as u32)
         } else {
-            simd.shift_right(all, 2 * v as u32 - 4)
+            simd.shift_right(*pair, 2 * v as u32 - 4)
         };
-        simd.mask(moved, 0x30)
-    })
+        *pair = simd.mask(moved, 0x30);
+    }
+    pairs
 }
 
 #[inline(always)]
@@ -279,10 +279,7 @@ impl Format for Q8_0 {
 
     #[inline(always)]
     fn codes<S: Simd>(simd: S, block: &Self, _: usize, v: usize) -> [S::Bytes; 2] {
-        [
-            simd.bytes(&block.codes[v]),
-            simd.bytes(&block.codes[4 + v]),
-        ]
+        [simd.bytes(&block.codes[v]), simd.bytes(&block.codes[4 + v])]
     }
 
     #[inline(always)]
@@ -380,7 +377,11 @@ fn signed_scales<S: Simd>(
     group: usize,
 ) -> [S::Floats; 2] {
     let scale = simd.load(scale);
-    [0, 1].map(|half| simd.mul(scale, simd.signed(&scales[2 * group + half])))
+    let [first, second] = [&scales[2 * group], &scales[2 * group + 1]];
+    [
+        simd.mul(scale, simd.signed(first)),
+        simd.mul(scale, simd.signed(second)),
+    ]
 }
 
 /// The block type of this name: six bits around 32, 16 signed scales.
@@ -509,6 +510,26 @@ pub struct Q2K {
     groups: [Pairs; 8],
 }
 
+/// Scales of two groups of 16, which are four bits from bit `shift` on, times one scale.
+#[inline(always)]
+fn two_scales<S: Simd>(
+    simd: S,
+    scale: &[f32; 8],
+    scales: &[[u8; 8]; 16],
+    group: usize,
+    shift: u32,
+) -> [S::Floats; 2] {
+    let scale = simd.load(scale);
+    let mut both = [scale; 2];
+    for (half, to) in both.iter_mut().enumerate() {
+        // Eight bytes at once.
+        let packed = u64::from_le_bytes(scales[2 * group + half]) >> shift;
+        let codes = packed & 0x0F0F_0F0F_0F0F_0F0F;
+        *to = simd.mul(scale, simd.unsigned(&codes.to_le_bytes()));
+    }
+    both
+}
+
 impl Format for Q2K {
     type Block = Self;
     const FILE_BYTES: usize = 84;
@@ -543,20 +564,12 @@ impl Format for Q2K {
 
     #[inline(always)]
     fn scales<S: Simd>(simd: S, block: &Self, group: usize) -> [S::Floats; 2] {
-        let scale = simd.load(&block.scale);
-        [0, 1].map(|half| {
-            let codes = block.scales[2 * group + half].map(|both| both & 15);
-            simd.mul(scale, simd.unsigned(&codes))
-        })
+        two_scales(simd, &block.scale, &block.scales, group, 0)
     }
 
     #[inline(always)]
     fn minimums<S: Simd>(simd: S, block: &Self, group: usize) -> [S::Floats; 2] {
-        let minimum = simd.load(&block.minimum);
-        [0, 1].map(|half| {
-            let codes = block.scales[2 * group + half].map(|both| both >> 4);
-            simd.mul(minimum, simd.unsigned(&codes))
-        })
+        two_scales(simd, &block.minimum, &block.scales, group, 4)
     }
 }
 

@@ -2,19 +2,29 @@
 
 use model::BackendError;
 
-use crate::simd::{Level, Quad, ROUND, Simd, Task};
+use crate::simd::{LARGEST, Level, Quad, ROUND, Simd, Task};
 
-/// 32 neighbouring activations of a token as 8-bit numbers with a scale.
-#[derive(Clone, Copy, Debug, Default)]
+/// 32 neighbouring activations of a token as integers with a scale.
+#[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// The numbers, four by four.
     pub quads: [Quad; 8],
     /// What a dot product of quads is to be multiplied by.
     pub scale: f32,
-    /// Sums of the first and the second 16 numbers, in the unit of a dot product.
+    /// Sums of the first and the second 16 numbers.
     pub sums: [i32; 2],
     /// The same sums as activations.
     pub totals: [f32; 2],
+}
+
+impl Group {
+    /// Zeros.
+    pub const EMPTY: Self = Self {
+        quads: [[0; 2]; 8],
+        scale: 0.0,
+        sums: [0; 2],
+        totals: [0.0; 2],
+    };
 }
 
 /// Activations of some tokens, `tokens × cols`.
@@ -62,12 +72,11 @@ impl Input {
         &self.floats
     }
 
-    /// The activations in groups of 32, for [`Simd::dot`] or [`Simd::dot_signed`]. `cols` is a multiple
-    /// of 32.
+    /// The activations in groups of 32, for [`Simd::dot`] with this `signed`. `cols` is a
+    /// multiple of 32.
     pub fn groups(&mut self, level: Level, signed: bool) -> &[Group] {
         if self.signed != Some(signed) {
-            self.groups
-                .resize(self.floats.len() / 32, Group::default());
+            self.groups.resize(self.floats.len() / 32, Group::EMPTY);
             level.run(Quantize {
                 floats: &self.floats,
                 groups: &mut self.groups,
@@ -90,31 +99,37 @@ impl Task for Quantize<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let gain = if self.signed { S::SIGNED_GAIN } else { S::GAIN };
+        const MOST: f32 = LARGEST as f32;
         for (floats, group) in self.floats.as_chunks::<32>().0.iter().zip(self.groups) {
             let (floats, _) = floats.as_chunks::<8>();
-            let floats: [S::Floats; 4] = std::array::from_fn(|i| simd.load(&floats[i]));
-            let sizes = floats.map(|x| simd.abs(x));
-            let sizes = simd.max(simd.max(sizes[0], sizes[1]), simd.max(sizes[2], sizes[3]));
+            let mut sizes = simd.splat(0.0);
+            for x in floats {
+                sizes = simd.max(sizes, simd.abs(simd.load(x)));
+            }
             let mut largest = [0.0; 8];
             simd.store(sizes, &mut largest);
-            let largest = largest.iter().fold(0.0, |a: f32, b| if *b > a { *b } else { a });
-            let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
-            let scale = largest / 127.0;
+            let largest = largest
+                .iter()
+                .fold(0.0, |a: f32, b| if *b > a { *b } else { a });
+            let inverse = if largest > 0.0 { MOST / largest } else { 0.0 };
+            let scale = largest / MOST;
             let mut codes = [0; 32];
             for (codes, x) in codes.as_chunks_mut::<8>().0.iter_mut().zip(floats) {
-                let rounded = simd.add(simd.mul(x, simd.splat(inverse)), simd.splat(ROUND));
+                let rounded = simd.add(
+                    simd.mul(simd.load(x), simd.splat(inverse)),
+                    simd.splat(ROUND),
+                );
                 let mut bits = [0.0; 8];
                 simd.store(rounded, &mut bits);
-                // The low byte is the integer; nothing beyond -127 and 127 comes of finite numbers.
-                *codes = bits.map(|x| i32::from(x.to_bits() as i8));
+                // The low bits are the integer; finite numbers stay within the largest.
+                *codes = bits.map(|x| i32::from(x.to_bits() as i16));
             }
             for (quad, codes) in group.quads.iter_mut().zip(codes.as_chunks::<4>().0) {
                 *quad = simd.quad(*codes, self.signed);
             }
             let sums = [0, 1].map(|half| codes[16 * half..][..16].iter().sum::<i32>());
-            group.scale = scale / gain as f32;
-            group.sums = sums.map(|sum| gain * sum);
+            group.scale = scale;
+            group.sums = sums;
             group.totals = sums.map(|sum| scale * sum as f32);
         }
     }

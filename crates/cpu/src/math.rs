@@ -18,7 +18,15 @@ pub fn exp<S: Simd>(simd: S, x: S::Floats) -> S::Floats {
     let rest = simd.mul_add(n, simd.splat(-HIGH), x);
     let rest = simd.mul_add(n, simd.splat(-LOW), rest);
     let mut power = simd.splat(1.0 / 5040.0);
-    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+    for coefficient in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
         power = simd.mul_add(power, rest, simd.splat(coefficient));
     }
     simd.mul(power, simd.power_of_two(rounded))
@@ -148,7 +156,8 @@ mod tests {
     fn the_exponential_is_good_to_single_precision() {
         let mut worst = 0.0f64;
         for step in 0..175_000 {
-            let x: [f32; 8] = std::array::from_fn(|i| -87.0 + step as f32 * 0.001 + i as f32 * 1e-4);
+            let x: [f32; 8] =
+                std::array::from_fn(|i| -87.0 + step as f32 * 0.001 + i as f32 * 1e-4);
             for level in Level::all() {
                 for (x, found) in x.iter().zip(level.run(Exp(x))) {
                     let exact = f64::from(x.min(88.0)).exp();

@@ -109,7 +109,12 @@ impl Matrix {
                 return Err(BackendError::Fault(message));
             }
         };
-        with_panels!(&mut panels, all as _Block, reserve(all, blocks)?, reserve(all, blocks)?);
+        with_panels!(
+            &mut panels,
+            all as _Block,
+            reserve(all, blocks)?,
+            reserve(all, blocks)?
+        );
         Ok(Self {
             rows,
             cols,
@@ -151,15 +156,24 @@ impl Matrix {
             *row = &bytes[index * self.row_bytes..][..self.row_bytes];
         }
         with_panels!(
-            &mut self.panels, all as Block,
-            all.extend(rows_of_blocks(rows, <Block as Scalar>::FILE_BYTES).map(|rows| <Block as Scalar>::pack(&rows))),
+            &mut self.panels,
+            all as Block,
+            all.extend(
+                rows_of_blocks(rows, <Block as Scalar>::FILE_BYTES)
+                    .map(|rows| <Block as Scalar>::pack(&rows))
+            ),
             all.extend(rows_of_blocks(rows, Block::FILE_BYTES).map(|rows| Block::pack(&rows)))
         );
     }
 
     /// Rows in whole panels.
     fn held_rows(&self) -> usize {
-        let blocks = with_panels!(&self.panels, all as _Block, all.len(), all.len() * 32 * _Block::GROUPS);
+        let blocks = with_panels!(
+            &self.panels,
+            all as _Block,
+            all.len(),
+            all.len() * 32 * _Block::GROUPS
+        );
         blocks / self.cols * PANEL
     }
 
@@ -186,7 +200,8 @@ impl Matrix {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         with_panels!(
-            &self.panels, all as _Block,
+            &self.panels,
+            all as _Block,
             all.capacity() * size_of::<_Block>(),
             all.capacity() * size_of::<_Block>()
         )

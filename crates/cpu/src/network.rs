@@ -21,7 +21,7 @@ const CHUNK: usize = 32;
 pub enum Arithmetic {
     /// In single precision.
     Exact,
-    /// Activations are rounded to 8 bits with a scale for every 32, so that products are of integers;
+    /// Activations are rounded to 15 bits with a scale for every 32, so that products are of integers;
     /// several times as fast. Weights that are not quantized are multiplied as in [`Self::Exact`].
     Fast,
 }
@@ -323,7 +323,10 @@ impl CpuNetwork {
         multiply(
             self.level,
             self.arithmetic,
-            self.weights.head.as_ref().unwrap_or(&self.weights.embedding),
+            self.weights
+                .head
+                .as_ref()
+                .unwrap_or(&self.weights.embedding),
             &mut workspace.input,
             &mut workspace.scratch,
             &mut self.logits,

@@ -1,8 +1,8 @@
 //! Products of matrices and activations.
 //!
 //! A product goes panel by panel. For a few tokens the codes of a panel are used as they are unpacked;
-//! for more they are unpacked to a buffer first, and then multiplied by four tokens at a time, so that
-//! each load of weights serves four. The arithmetic for a token is the same either way.
+//! for more they are unpacked to a buffer first, and then multiplied by several tokens at a time, so that
+//! each load of weights serves several. The arithmetic for a token is the same either way.
 
 use std::array::from_fn;
 use std::marker::PhantomData;
@@ -214,9 +214,7 @@ impl<U: Unpack> Task for Exact<'_, U> {
             while first + TILE <= tokens {
                 let tile = from_fn(|i| token(first + i));
                 let sums = float_tile::<S, TILE>(simd, self.panel, tile);
-                for (i, sum) in sums.into_iter().enumerate() {
-                    out.write(simd, first + i, sum);
-                }
+                out.write_all(simd, first, sums);
                 first += TILE;
             }
             for first in first..tokens {
@@ -241,6 +239,14 @@ impl<'a> Rows<'a> {
             out,
             rows,
             first: panel * PANEL,
+        }
+    }
+
+    /// Sums of tokens `first..`.
+    #[inline(always)]
+    fn write_all<S: Simd, const T: usize>(&mut self, simd: S, first: usize, sums: [S::Floats; T]) {
+        for (token, sum) in (first..).zip(sums) {
+            self.write(simd, token, sum);
         }
     }
 
@@ -283,7 +289,11 @@ pub fn float_tile<S: Simd, const T: usize>(
             sum[0] = simd.mul_add(weights, simd.splat(token[panel.len() - 1]), sum[0]);
         }
     }
-    sums.map(|[even, odd]| simd.add(even, odd))
+    let mut totals = [simd.splat(0.0); T];
+    for (total, [even, odd]) in totals.iter_mut().zip(sums) {
+        *total = simd.add(even, odd);
+    }
+    totals
 }
 
 /// A product of quantized weights and quantized activations.
@@ -305,11 +315,11 @@ impl<F: Format> Task for Fast<'_, F> {
         let tokens = self.groups.len() / per_token;
         let token = |token: usize| &self.groups[token * per_token..][..per_token];
         let panels = self.blocks.chunks_exact(per_token / F::GROUPS);
-        if tokens < TILE {
+        if tokens < S::TILE {
             for (index, blocks) in panels.enumerate() {
                 let mut out = Rows::new(self.out, self.rows, index);
                 for first in 0..tokens {
-                    let [sum] = tile::<S, F, 1>(simd, blocks, [token(first)]);
+                    let [sum] = tile::<S, Direct<F>, 1>(simd, blocks, [token(first)]);
                     out.write(simd, first, sum);
                 }
             }
@@ -320,13 +330,17 @@ impl<F: Format> Task for Fast<'_, F> {
             unpack::<S, F>(simd, blocks, self.unpacked);
             let mut out = Rows::new(self.out, self.rows, index);
             let mut first = 0;
-            while first + TILE <= tokens {
-                let tokens = from_fn(|i| token(first + i));
-                let sums = tile::<S, Buffered<F>, TILE>(simd, self.unpacked, tokens);
-                for (i, sum) in sums.into_iter().enumerate() {
-                    out.write(simd, first + i, sum);
+            while first + S::TILE <= tokens {
+                if S::TILE == 4 {
+                    let tokens = from_fn(|i| token(first + i));
+                    let sums = tile::<S, Buffered<F>, 4>(simd, self.unpacked, tokens);
+                    out.write_all(simd, first, sums);
+                } else {
+                    let tokens = from_fn(|i| token(first + i));
+                    let sums = tile::<S, Buffered<F>, 2>(simd, self.unpacked, tokens);
+                    out.write_all(simd, first, sums);
                 }
-                first += TILE;
+                first += S::TILE;
             }
             for first in first..tokens {
                 let [sum] = tile::<S, Buffered<F>, 1>(simd, self.unpacked, [token(first)]);
@@ -338,17 +352,20 @@ impl<F: Format> Task for Fast<'_, F> {
 
 /// Multiplies a panel by `T` tokens.
 #[inline(always)]
-fn tile<S: Simd, F: Format, const T: usize>(
+fn tile<S: Simd, D: Dots, const T: usize>(
     simd: S,
-    blocks: &[F::Block],
+    blocks: &[D::Block],
     tokens: [&[Group]; T],
 ) -> [S::Floats; T] {
-    let tokens = tokens.map(|token| &token[..blocks.len() * F::GROUPS]);
+    let tokens = tokens.map(|token| &token[..blocks.len() * D::GROUPS]);
     let mut totals = [simd.splat(0.0); T];
     for (index, block) in blocks.iter().enumerate() {
-        for group in 0..F::GROUPS {
-            let tokens: [&Group; T] = from_fn(|t| &tokens[t][index * F::GROUPS + group]);
-            add_group::<S, F, T>(simd, block, group, tokens, &mut totals);
+        for group in 0..D::GROUPS {
+            let mut groups = [&Group::EMPTY; T];
+            for (to, token) in groups.iter_mut().zip(tokens) {
+                *to = &token[index * D::GROUPS + group];
+            }
+            add_group::<S, D, T>(simd, block, group, groups, &mut totals);
         }
     }
     totals
@@ -356,38 +373,38 @@ fn tile<S: Simd, F: Format, const T: usize>(
 
 /// Adds the products of 32 columns to `totals`.
 #[inline(always)]
-fn add_group<S: Simd, F: Format, const T: usize>(
+fn add_group<S: Simd, D: Dots, const T: usize>(
     simd: S,
-    block: &F::Block,
+    block: &D::Block,
     group: usize,
     tokens: [&Group; T],
     totals: &mut [S::Floats; T],
 ) {
-    let mut sums: [[S::Ints; 2]; T] = from_fn(|t| {
-        let [first, second] = tokens[t].sums;
-        if F::HALVES {
-            [first, second].map(|sum| simd.ints(-F::CENTRE * sum))
-        } else {
-            [simd.ints(-F::CENTRE * (first + second)); 2]
-        }
-    });
-    for v in 0..4 {
-        let codes = F::codes(simd, block, group, v);
-        for half in 0..2 {
-            // Groups with one scale need one sum.
-            let sum = if F::HALVES { half } else { 0 };
-            for (sums, token) in sums.iter_mut().zip(tokens) {
-                let quad = token.quads[4 * half + v];
-                sums[sum] = if F::SIGNED {
-                    simd.dot_signed(sums[sum], codes[half], quad)
-                } else {
-                    simd.dot(sums[sum], codes[half], quad)
-                };
+    let mut sums = [[simd.sums(0); 2]; T];
+    if D::Format::CENTRE != 0 {
+        for (sums, token) in sums.iter_mut().zip(tokens) {
+            let [first, second] = token.sums;
+            if D::Format::HALVES {
+                sums[0] = simd.sums(-D::Format::CENTRE * first);
+                sums[1] = simd.sums(-D::Format::CENTRE * second);
+            } else {
+                sums[0] = simd.sums(-D::Format::CENTRE * (first + second));
             }
         }
     }
-    let halves = if F::HALVES { 2 } else { 1 };
-    let scales = F::scales(simd, block, group);
+    for v in 0..4 {
+        let codes = D::wide(simd, block, group, v);
+        for half in 0..2 {
+            // Groups with one scale need one sum.
+            let sum = if D::Format::HALVES { half } else { 0 };
+            for (sums, token) in sums.iter_mut().zip(tokens) {
+                let quad = token.quads[4 * half + v];
+                sums[sum] = simd.dot(sums[sum], codes[half], quad, D::Format::SIGNED);
+            }
+        }
+    }
+    let halves = if D::Format::HALVES { 2 } else { 1 };
+    let scales = D::scales(simd, block, group);
     for half in 0..halves {
         for t in 0..T {
             let scale = simd.mul(scales[half], simd.splat(tokens[t].scale));
@@ -395,12 +412,12 @@ fn add_group<S: Simd, F: Format, const T: usize>(
             totals[t] = simd.mul_add(sum, scale, totals[t]);
         }
     }
-    if F::MINIMUMS {
-        let minimums = F::minimums(simd, block, group);
+    if D::Format::MINIMUMS {
+        let minimums = D::minimums(simd, block, group);
         for half in 0..halves {
             for t in 0..T {
                 let [first, second] = tokens[t].totals;
-                let total = if F::HALVES {
+                let total = if D::Format::HALVES {
                     [first, second][half]
                 } else {
                     first + second
@@ -411,17 +428,17 @@ fn add_group<S: Simd, F: Format, const T: usize>(
     }
 }
 
-/// A group of 32 columns of a panel, with a byte per weight.
+/// A group of 32 columns of a panel, prepared for dot products.
 #[derive(Clone, Copy, Debug)]
 pub struct Unpacked {
-    codes: [[[u8; 32]; 2]; 4],
+    codes: [[[u8; 64]; 2]; 4],
     scales: [[f32; PANEL]; 2],
     minimums: [[f32; PANEL]; 2],
 }
 
 impl Unpacked {
     const EMPTY: Self = Self {
-        codes: [[[0; 32]; 2]; 4],
+        codes: [[[0; 64]; 2]; 4],
         scales: [[0.0; PANEL]; 2],
         minimums: [[0.0; PANEL]; 2],
     };
@@ -433,9 +450,9 @@ fn unpack<S: Simd, F: Format>(simd: S, blocks: &[F::Block], to: &mut [Unpacked])
         let block = &blocks[index / F::GROUPS];
         let group = index % F::GROUPS;
         for (v, to) in to.codes.iter_mut().enumerate() {
-            let codes = F::codes(simd, block, group, v);
-            simd.store_bytes(codes[0], &mut to[0]);
-            simd.store_bytes(codes[1], &mut to[1]);
+            let codes = Direct::<F>::wide(simd, block, group, v);
+            simd.store_wide(codes[0], &mut to[0]);
+            simd.store_wide(codes[1], &mut to[1]);
         }
         let halves = if F::HALVES { 2 } else { 1 };
         let scales = F::scales(simd, block, group);
@@ -451,28 +468,60 @@ fn unpack<S: Simd, F: Format>(simd: S, blocks: &[F::Block], to: &mut [Unpacked])
     }
 }
 
-/// The format of a panel of `F` that is unpacked to a buffer.
-struct Buffered<F>(PhantomData<F>);
+/// Weights that are ready for dot products, or become so as they are asked for.
+trait Dots {
+    /// What they are.
+    type Format: Format;
+    /// What they are taken from.
+    type Block;
+    /// Groups of 32 columns in a block.
+    const GROUPS: usize;
 
-impl<F: Format> Format for Buffered<F> {
-    type Block = Unpacked;
-    const FILE_BYTES: usize = F::FILE_BYTES;
-    const GROUPS: usize = 1;
-    const HALVES: bool = F::HALVES;
-    const MINIMUMS: bool = F::MINIMUMS;
-    const CENTRE: i32 = F::CENTRE;
-    const SIGNED: bool = F::SIGNED;
+    /// Codes of columns `4 v..` and `16 + 4 v..` of a group.
+    fn wide<S: Simd>(simd: S, block: &Self::Block, group: usize, v: usize) -> [S::Wide; 2];
+    /// Scales of the first and the second 16 columns of a group.
+    fn scales<S: Simd>(simd: S, block: &Self::Block, group: usize) -> [S::Floats; 2];
+    /// Minimums of the first and the second 16 columns of a group.
+    fn minimums<S: Simd>(simd: S, block: &Self::Block, group: usize) -> [S::Floats; 2];
+}
 
-    fn pack(_: &[&[u8]; 8]) -> Unpacked {
-        Unpacked::EMPTY
+/// Straight from the weights.
+struct Direct<F>(PhantomData<F>);
+
+impl<F: Format> Dots for Direct<F> {
+    type Format = F;
+    type Block = F::Block;
+    const GROUPS: usize = F::GROUPS;
+
+    #[inline(always)]
+    fn wide<S: Simd>(simd: S, block: &F::Block, group: usize, v: usize) -> [S::Wide; 2] {
+        let [first, second] = F::codes(simd, block, group, v);
+        [simd.widen(first, F::SIGNED), simd.widen(second, F::SIGNED)]
     }
 
     #[inline(always)]
-    fn codes<S: Simd>(simd: S, block: &Unpacked, _: usize, v: usize) -> [S::Bytes; 2] {
-        [
-            simd.bytes(&block.codes[v][0]),
-            simd.bytes(&block.codes[v][1]),
-        ]
+    fn scales<S: Simd>(simd: S, block: &F::Block, group: usize) -> [S::Floats; 2] {
+        F::scales(simd, block, group)
+    }
+
+    #[inline(always)]
+    fn minimums<S: Simd>(simd: S, block: &F::Block, group: usize) -> [S::Floats; 2] {
+        F::minimums(simd, block, group)
+    }
+}
+
+/// From a buffer.
+struct Buffered<F>(PhantomData<F>);
+
+impl<F: Format> Dots for Buffered<F> {
+    type Format = F;
+    type Block = Unpacked;
+    const GROUPS: usize = 1;
+
+    #[inline(always)]
+    fn wide<S: Simd>(simd: S, block: &Unpacked, _: usize, v: usize) -> [S::Wide; 2] {
+        let [first, second] = &block.codes[v];
+        [simd.load_wide(first), simd.load_wide(second)]
     }
 
     #[inline(always)]

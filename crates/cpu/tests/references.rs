@@ -167,7 +167,10 @@ fn smollm2() -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    println!("SKIPPED: {} is missing; run `cargo xtask setup --tests`", path.display());
+    println!(
+        "SKIPPED: {} is missing; run `cargo xtask setup --tests`",
+        path.display()
+    );
     None
 }
 
@@ -240,10 +243,16 @@ fn a_grown_cache_holds_what_it_held() {
         block_on(large.logits()).expect("logits")
     );
     let after = small.memory();
-    assert_eq!((before.cache, after.cache), (0, 768 * after.cache_per_token));
+    assert_eq!(
+        (before.cache, after.cache),
+        (0, 768 * after.cache_per_token)
+    );
     assert_eq!(large.memory().cache, 1024 * after.cache_per_token);
     let room = block_on(small.reserve(1 << 60));
-    assert!(matches!(room, Err(model::BackendError::Memory(_))), "{room:?}");
+    assert!(
+        matches!(room, Err(model::BackendError::Memory(_))),
+        "{room:?}"
+    );
     assert_eq!(small.memory().cache, after.cache);
 }
 

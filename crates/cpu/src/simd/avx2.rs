@@ -37,25 +37,21 @@ impl Avx2 {
 // intrinsics, and memory is read and written through references to arrays of the right size.
 impl Simd for Avx2 {
     type Bytes = __m256i;
-    type Ints = __m256i;
+    type Wide = [__m256i; 2];
+    type Sums = __m256i;
     type Floats = __m256;
 
-    const GAIN: i32 = 1;
-    const SIGNED_GAIN: i32 = 1;
+    const TILE: usize = 4;
 
     #[inline(always)]
     fn quad(self, codes: [i32; 4], _: bool) -> Quad {
-        [i32::from_le_bytes(codes.map(|code| code as u8)), 0]
+        let [a, b, c, d] = codes;
+        [a & 0xFFFF | c << 16, b & 0xFFFF | d << 16]
     }
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> __m256i {
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store_bytes(self, a: __m256i, to: &mut [u8; 32]) {
-        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), a) }
     }
 
     #[inline(always)]
@@ -78,24 +74,41 @@ impl Simd for Avx2 {
         unsafe { _mm256_srl_epi16(a, _mm_cvtsi32_si128(bits as i32)) }
     }
 
+    /// Even and odd bytes as lanes of 16 bits.
     #[inline(always)]
-    fn dot(self, sum: __m256i, codes: __m256i, quad: Quad) -> __m256i {
+    fn widen(self, codes: __m256i, signed: bool) -> [__m256i; 2] {
         unsafe {
-            // No pair saturates: 2 × 127 × 127 is below 2¹⁵.
-            let pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi32(quad[0]));
-            let quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-            _mm256_add_epi32(sum, quads)
+            if signed {
+                let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(codes));
+                [even, _mm256_srai_epi16::<8>(codes)]
+            } else {
+                let even = _mm256_and_si256(codes, _mm256_set1_epi16(255));
+                [even, _mm256_srli_epi16::<8>(codes)]
+            }
         }
     }
 
     #[inline(always)]
-    fn dot_signed(self, sum: __m256i, codes: __m256i, quad: Quad) -> __m256i {
+    fn load_wide(self, from: &[u8; 64]) -> [__m256i; 2] {
+        let first = from.as_ptr().cast::<__m256i>();
+        unsafe { [_mm256_loadu_si256(first), _mm256_loadu_si256(first.add(1))] }
+    }
+
+    #[inline(always)]
+    fn store_wide(self, a: [__m256i; 2], to: &mut [u8; 64]) {
+        let first = to.as_mut_ptr().cast::<__m256i>();
         unsafe {
-            // The sign moves to the activations; no pair saturates: 2 × 128 × 127 is below 2¹⁵.
-            let activations = _mm256_sign_epi8(_mm256_set1_epi32(quad[0]), codes);
-            let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), activations);
-            let quads = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-            _mm256_add_epi32(sum, quads)
+            _mm256_storeu_si256(first, a[0]);
+            _mm256_storeu_si256(first.add(1), a[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn dot(self, sum: __m256i, codes: [__m256i; 2], quad: Quad, _: bool) -> __m256i {
+        unsafe {
+            let even = _mm256_madd_epi16(codes[0], _mm256_set1_epi32(quad[0]));
+            let odd = _mm256_madd_epi16(codes[1], _mm256_set1_epi32(quad[1]));
+            _mm256_add_epi32(_mm256_add_epi32(sum, even), odd)
         }
     }
 
@@ -116,7 +129,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn ints(self, value: i32) -> __m256i {
+    fn sums(self, value: i32) -> __m256i {
         unsafe { _mm256_set1_epi32(value) }
     }
 

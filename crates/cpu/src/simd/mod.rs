@@ -14,30 +14,30 @@ mod wasm;
 /// Four neighbouring activations, quantized, in the form that an instruction set's dot product wants.
 pub type Quad = [i32; 2];
 
+/// The largest quantized activation: 127 × 128, so that two signed bytes can hold it.
+pub const LARGEST: i32 = 16_256;
+
 /// Vectors of eight lanes.
 ///
 /// Bytes come as eight lanes of four: lane `r` is row `r`, its bytes are four neighbouring columns.
 pub trait Simd: Copy {
     /// 32 bytes.
     type Bytes: Copy;
-    /// Eight `i32`.
-    type Ints: Copy;
+    /// 32 bytes, prepared for a dot product.
+    type Wide: Copy;
+    /// Eight sums of products, `i32`.
+    type Sums: Copy;
     /// Eight `f32`.
     type Floats: Copy;
 
-    /// What [`Simd::dot`] multiplies its result by.
-    const GAIN: i32;
-    /// What [`Simd::dot_signed`] multiplies its result by.
-    const SIGNED_GAIN: i32;
+    /// Tokens that are multiplied together, so that registers suffice: 2 or 4.
+    const TILE: usize;
 
-    /// Prepares activations from -127 to 127 for [`Simd::dot`] or, if `signed`, for
-    /// [`Simd::dot_signed`].
+    /// Prepares activations within [`LARGEST`] for [`Simd::dot`].
     fn quad(self, codes: [i32; 4], signed: bool) -> Quad;
 
     /// 32 bytes from memory.
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
-    /// 32 bytes to memory.
-    fn store_bytes(self, a: Self::Bytes, to: &mut [u8; 32]);
     /// Each byte and `mask`.
     fn mask(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
     /// Bitwise or.
@@ -46,20 +46,24 @@ pub trait Simd: Copy {
     fn shift_left(self, a: Self::Bytes, bits: u32) -> Self::Bytes;
     /// Shifts right in lanes of 16 bits; what one byte pushes into the next must be masked away.
     fn shift_right(self, a: Self::Bytes, bits: u32) -> Self::Bytes;
-    /// Adds to each row the products of its four bytes, which are from 0 to 127, and the activations,
-    /// times [`Simd::GAIN`].
-    fn dot(self, sum: Self::Ints, codes: Self::Bytes, quad: Quad) -> Self::Ints;
-    /// As [`Simd::dot`] for signed bytes, times [`Simd::SIGNED_GAIN`].
-    fn dot_signed(self, sum: Self::Ints, codes: Self::Bytes, quad: Quad) -> Self::Ints;
+    /// Prepares bytes for [`Simd::dot`]. They are signed or from 0 to 127.
+    fn widen(self, codes: Self::Bytes, signed: bool) -> Self::Wide;
+    /// Prepared bytes from memory.
+    fn load_wide(self, from: &[u8; 64]) -> Self::Wide;
+    /// Prepared bytes to memory.
+    fn store_wide(self, a: Self::Wide, to: &mut [u8; 64]);
+    /// Adds to each row the products of its four bytes and the activations. Bytes and activations are
+    /// prepared with the same `signed`.
+    fn dot(self, sum: Self::Sums, codes: Self::Wide, quad: Quad, signed: bool) -> Self::Sums;
     /// The bytes of column 0 to 3, as numbers from 0 to 255.
     fn column(self, codes: Self::Bytes, column: u32) -> Self::Floats;
     /// The bytes of column 0 to 3, as numbers from -128 to 127.
     fn column_signed(self, codes: Self::Bytes, column: u32) -> Self::Floats;
 
-    /// The same integer in all lanes.
-    fn ints(self, value: i32) -> Self::Ints;
+    /// Sums that begin with an integer.
+    fn sums(self, value: i32) -> Self::Sums;
     /// To floating point, rounded.
-    fn to_floats(self, a: Self::Ints) -> Self::Floats;
+    fn to_floats(self, a: Self::Sums) -> Self::Floats;
 
     /// The same number in all lanes.
     fn splat(self, value: f32) -> Self::Floats;

@@ -10,19 +10,6 @@ use super::{Quad, Simd};
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
-/// The four activations of a quad.
-fn activations(quad: Quad) -> [i32; 4] {
-    quad[0].to_le_bytes().map(|byte| i32::from(byte as i8))
-}
-
-fn dot(sum: [i32; 8], codes: [u8; 32], quad: Quad, value: impl Fn(u8) -> i32) -> [i32; 8] {
-    let activations = activations(quad);
-    from_fn(|row| {
-        let products = (0..4).map(|i| value(codes[4 * row + i]) * activations[i]);
-        sum[row] + products.sum::<i32>()
-    })
-}
-
 fn lanes16(a: [u8; 32], change: impl Fn(u16) -> u16) -> [u8; 32] {
     from_fn(|i| {
         let lane = u16::from_le_bytes([a[i & !1], a[i | 1]]);
@@ -32,25 +19,21 @@ fn lanes16(a: [u8; 32], change: impl Fn(u16) -> u16) -> [u8; 32] {
 
 impl Simd for Portable {
     type Bytes = [u8; 32];
-    type Ints = [i32; 8];
+    type Wide = [u8; 64];
+    type Sums = [i32; 8];
     type Floats = [f32; 8];
 
-    const GAIN: i32 = 1;
-    const SIGNED_GAIN: i32 = 1;
+    const TILE: usize = 4;
 
     #[inline(always)]
     fn quad(self, codes: [i32; 4], _: bool) -> Quad {
-        [i32::from_le_bytes(codes.map(|code| code as u8)), 0]
+        let [a, b, c, d] = codes;
+        [a & 0xFFFF | b << 16, c & 0xFFFF | d << 16]
     }
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
         *from
-    }
-
-    #[inline(always)]
-    fn store_bytes(self, a: [u8; 32], to: &mut [u8; 32]) {
-        *to = a;
     }
 
     #[inline(always)]
@@ -73,14 +56,37 @@ impl Simd for Portable {
         lanes16(a, |lane| lane >> bits)
     }
 
+    /// The first half holds the bytes, the second their signs.
     #[inline(always)]
-    fn dot(self, sum: [i32; 8], codes: [u8; 32], quad: Quad) -> [i32; 8] {
-        dot(sum, codes, quad, i32::from)
+    fn widen(self, codes: [u8; 32], signed: bool) -> [u8; 64] {
+        from_fn(|i| match codes.get(i) {
+            Some(code) => *code,
+            None if signed && codes[i - 32] > 127 => 255,
+            None => 0,
+        })
     }
 
     #[inline(always)]
-    fn dot_signed(self, sum: [i32; 8], codes: [u8; 32], quad: Quad) -> [i32; 8] {
-        dot(sum, codes, quad, |code| i32::from(code as i8))
+    fn load_wide(self, from: &[u8; 64]) -> [u8; 64] {
+        *from
+    }
+
+    #[inline(always)]
+    fn store_wide(self, a: [u8; 64], to: &mut [u8; 64]) {
+        *to = a;
+    }
+
+    #[inline(always)]
+    fn dot(self, sum: [i32; 8], codes: [u8; 64], quad: Quad, _: bool) -> [i32; 8] {
+        let [[a, b], [c, d]] = quad.map(|both| [i32::from(both as i16), both >> 16]);
+        let activations = [a, b, c, d];
+        from_fn(|row| {
+            let products = (4 * row..4 * row + 4).map(|i| {
+                let code = i16::from_le_bytes([codes[i], codes[32 + i]]);
+                i32::from(code) * activations[i % 4]
+            });
+            sum[row] + products.sum::<i32>()
+        })
     }
 
     #[inline(always)]
@@ -94,7 +100,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn ints(self, value: i32) -> [i32; 8] {
+    fn sums(self, value: i32) -> [i32; 8] {
         [value; 8]
     }
 

@@ -1,9 +1,8 @@
 //! WebAssembly's SIMD, with a vector of eight lanes as two of four.
 //!
-//! Plain SIMD has no product of bytes, so that [`Simd::dot`] goes through 16 bits: of the two bytes
-//! `b₀ + 256 b₁` of a lane, `dot(b₀, 256 a₀ - a₁) + dot(b₀ + 256 b₁, a₁)` is `256 (b₀ a₀ + b₁ a₁)`,
-//! which needs one mask and no shift for two dot products. Relaxed SIMD multiplies bytes; the weights
-//! are its seven-bit operand, for which all engines agree.
+//! Plain SIMD multiplies in 16 bits. Relaxed SIMD multiplies bytes: an activation is then
+//! `128 high + low`, both signed bytes, and the weights are the seven-bit operand, for which all engines
+//! agree.
 
 use std::arch::wasm32::*;
 
@@ -34,6 +33,14 @@ impl Wasm {
 #[derive(Clone, Copy)]
 pub struct Two(v128, v128);
 
+/// Sums of products; relaxed, with the low and with the high bytes of activations.
+#[derive(Clone, Copy)]
+pub struct Sums {
+    low: Two,
+    #[cfg(feature = "relaxed")]
+    high: Two,
+}
+
 /// 16 bytes from memory.
 #[expect(unsafe_code, reason = "a load through a reference of the same size")]
 #[inline(always)]
@@ -53,12 +60,6 @@ fn store<T>(a: Two, to: std::ops::Range<*mut T>) {
         v128_store(first, a.0);
         v128_store(first.add(1), a.1);
     }
-}
-
-/// Two activations as the lanes of a dot product in 16 bits.
-#[inline(always)]
-fn pair(first: i32, second: i32) -> i32 {
-    (first & 0xFFFF) | (second << 16)
 }
 
 #[inline(always)]
@@ -84,32 +85,26 @@ impl Two {
 
 impl Simd for Wasm {
     type Bytes = Two;
-    type Ints = Two;
+    type Wide = [Two; 2];
+    type Sums = Sums;
     type Floats = Two;
 
-    const GAIN: i32 = if cfg!(feature = "relaxed") { 1 } else { 256 };
-    const SIGNED_GAIN: i32 = 256;
+    const TILE: usize = if cfg!(feature = "relaxed") { 2 } else { 4 };
 
     #[inline(always)]
     fn quad(self, codes: [i32; 4], signed: bool) -> Quad {
-        let [a, b, c, d] = codes;
-        if signed {
-            [pair(a, c), pair(b, d)]
-        } else if cfg!(feature = "relaxed") {
-            [i32::from_le_bytes(codes.map(|code| code as u8)), 0]
-        } else {
-            [pair(256 * a - b, 256 * c - d), pair(b, d)]
+        if cfg!(feature = "relaxed") && !signed {
+            let high = codes.map(|code| (code + 64) >> 7);
+            let low: [i32; 4] = std::array::from_fn(|i| codes[i] - 128 * high[i]);
+            return [low, high].map(|part| i32::from_le_bytes(part.map(|code| code as u8)));
         }
+        let [a, b, c, d] = codes;
+        [a & 0xFFFF | c << 16, b & 0xFFFF | d << 16]
     }
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> Two {
         Two(load(&from[..16]), load(&from[16..]))
-    }
-
-    #[inline(always)]
-    fn store_bytes(self, a: Two, to: &mut [u8; 32]) {
-        store(a, to.as_mut_ptr_range());
     }
 
     #[inline(always)]
@@ -132,28 +127,55 @@ impl Simd for Wasm {
         a.map(|a| u16x8_shr(a, bits))
     }
 
-    #[cfg(feature = "relaxed")]
     #[inline(always)]
-    fn dot(self, sum: Two, codes: Two, quad: Quad) -> Two {
-        let quad = i32x4_splat(quad[0]);
-        Two(
-            i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes.0, sum.0),
-            i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes.1, sum.1),
-        )
-    }
-
-    #[cfg(not(feature = "relaxed"))]
-    #[inline(always)]
-    fn dot(self, sum: Two, codes: Two, quad: Quad) -> Two {
-        let even = codes.map(|codes| v128_and(codes, i16x8_splat(255)));
-        dot16(dot16(sum, even, quad[0]), codes, quad[1])
+    fn widen(self, codes: Two, signed: bool) -> [Two; 2] {
+        if signed {
+            let even = codes.map(|codes| i16x8_shr(i16x8_shl(codes, 8), 8));
+            [even, codes.map(|codes| i16x8_shr(codes, 8))]
+        } else if cfg!(feature = "relaxed") {
+            [codes; 2]
+        } else {
+            let even = codes.map(|codes| v128_and(codes, i16x8_splat(255)));
+            [even, codes.map(|codes| u16x8_shr(codes, 8))]
+        }
     }
 
     #[inline(always)]
-    fn dot_signed(self, sum: Two, codes: Two, quad: Quad) -> Two {
-        let even = codes.map(|codes| i16x8_shl(codes, 8));
-        let odd = codes.map(|codes| v128_and(codes, i16x8_splat(-256)));
-        dot16(dot16(sum, even, quad[0]), odd, quad[1])
+    fn load_wide(self, from: &[u8; 64]) -> [Two; 2] {
+        [
+            Two(load(&from[..16]), load(&from[16..32])),
+            Two(load(&from[32..48]), load(&from[48..])),
+        ]
+    }
+
+    #[inline(always)]
+    fn store_wide(self, a: [Two; 2], to: &mut [u8; 64]) {
+        let (first, second) = to.split_at_mut(32);
+        store(a[0], first.as_mut_ptr_range());
+        store(a[1], second.as_mut_ptr_range());
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: Sums, codes: [Two; 2], quad: Quad, signed: bool) -> Sums {
+        #[cfg(feature = "relaxed")]
+        if !signed {
+            let add = |sum: Two, quad: i32| {
+                let quad = i32x4_splat(quad);
+                Two(
+                    i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes[0].0, sum.0),
+                    i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes[0].1, sum.1),
+                )
+            };
+            return Sums {
+                low: add(sums.low, quad[0]),
+                high: add(sums.high, quad[1]),
+            };
+        }
+        let _ = signed;
+        Sums {
+            low: dot16(dot16(sums.low, codes[0], quad[0]), codes[1], quad[1]),
+            ..sums
+        }
     }
 
     #[inline(always)]
@@ -173,13 +195,24 @@ impl Simd for Wasm {
     }
 
     #[inline(always)]
-    fn ints(self, value: i32) -> Two {
-        Two(i32x4_splat(value), i32x4_splat(value))
+    fn sums(self, value: i32) -> Sums {
+        Sums {
+            low: Two(i32x4_splat(value), i32x4_splat(value)),
+            #[cfg(feature = "relaxed")]
+            high: Two(i32x4_splat(0), i32x4_splat(0)),
+        }
     }
 
     #[inline(always)]
-    fn to_floats(self, a: Two) -> Two {
-        a.map(|a| f32x4_convert_i32x4(a))
+    fn to_floats(self, sums: Sums) -> Two {
+        #[cfg(feature = "relaxed")]
+        let sums = Sums {
+            low: sums
+                .low
+                .with(sums.high, |low, high| i32x4_add(low, i32x4_shl(high, 7))),
+            ..sums
+        };
+        sums.low.map(|sum| f32x4_convert_i32x4(sum))
     }
 
     #[inline(always)]
