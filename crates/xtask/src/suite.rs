@@ -457,10 +457,10 @@ impl Suite<'_> {
 
     /// Builds the site for the browser tests; quick when nothing changed.
     fn site(&self, engine: Engine) -> Result<PathBuf> {
-        let name = if engine == Engine::Included {
-            "site"
-        } else {
-            "site-page"
+        let name = match engine {
+            Engine::Included => "site",
+            Engine::Cpu => "site-cpu",
+            Engine::Left => "site-page",
         };
         let site = self.project.target.join(name);
         site::build(self.project, &Recipe::quick(engine), &site)?;

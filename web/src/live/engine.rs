@@ -309,12 +309,18 @@ impl Live {
         if failure.kind == FailureKind::Internal && job.is_none() || !self.is_ready() {
             return self.lost(failure);
         }
-        // The engine keeps what it needs to load the model again.
-        let device = failure.kind == FailureKind::Device;
-        if device && matches!(*self.model.read_untracked(), Model::Ready(_)) {
+        if self.reloading.with_untracked(Option::is_some) {
+            // The load that a lost GPU made necessary.
+            self.reloading.set(None);
+            self.gpu_lost.set(false);
+            self.model.set(Model::None);
+            self.failure.set(Some(failure.clone()));
+        } else if failure.kind == FailureKind::Device
+            && matches!(*self.model.read_untracked(), Model::Ready(_))
+        {
+            // The engine keeps what it needs to load the model again.
             self.gpu_lost.set(true);
         }
-        self.reloading.set(None);
         match job.and_then(|job| self.of_job(job)) {
             Some(side) => {
                 let side = self.side(side);
