@@ -22,8 +22,7 @@ async function withBrowser(use) {
   try {
     const browser = await chromium.connect(server.wsEndpoint());
     const page = await browser.newPage();
-    page.setDefaultTimeout(10 * MINUTES);
-    return await use(page, server.process().pid, browser.version());
+    return await within(10 * MINUTES, use(page, server.process().pid, browser.version()));
   } finally {
     await server.close();
   }
@@ -49,30 +48,54 @@ async function machine() {
 }
 
 /** One engine, one model, one browser. */
-async function run(engine, model) {
+async function run(engine, model, round) {
   return await withBrowser(async (page, pid) => {
     const seconds = {};
     await page.exposeFunction("mark", (name) => {
       seconds[name] = cpuSeconds(pid);
     });
     const request = { model: `/models/${basename(model)}`, prompt, warmup, decodeTokens };
-    const peer = /^wllama-(\d+)$/.exec(engine);
-    let result;
-    if (peer) {
-      await page.goto(new URL("wllama.html", peers.url).href);
-      await page.waitForFunction("window.measure");
-      result = await page.evaluate((request) => window.measure(request), { ...request, threads: Number(peer[1]) });
-    } else {
-      await page.goto(new URL("bench.html", site).href);
-      result = await page.evaluate(measure, { ...request, processor: engine });
-    }
-    return {
+    const threads = Number(/^wllama-(\d+)$/.exec(engine)?.[1]);
+    const result = threads ? await theirs(page, request, threads) : await ours(page, request, engine);
+    const measured = {
       ...result,
       prefillCpuMs: 1000 * (seconds.prefilled - seconds.start),
       decodeCpuMs: 1000 * (seconds.decoded - seconds.prefilled),
       peakMB: peakMB(pid),
     };
+    // Counters do not vary from round to round.
+    return threads || round > 1 ? measured : { ...measured, counters: await counters(page, request, engine) };
   });
+}
+
+async function ours(page, request, processor) {
+  await page.goto(new URL("bench.html", site).href);
+  return await page.evaluate(measure, { ...request, processor });
+}
+
+async function theirs(page, request, threads) {
+  await page.goto(new URL("wllama.html", peers.url).href);
+  await page.waitForFunction("window.measure");
+  return await page.evaluate((request) => window.measure(request), { ...request, threads });
+}
+
+/** What our engine counts itself, through the page's own measurement. */
+async function counters(page, { model }, processor) {
+  const options = { promptTokens: 16, decodeTokens: 8, processor };
+  return await page.evaluate(([model, options]) => window.bench(model, options), [model, options]);
+}
+
+/** Fails what takes longer than any engine should. */
+async function within(time, work) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`nothing came of it in ${time / MINUTES} minutes`)), time);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 const say = (line) => console.log(JSON.stringify(line));
@@ -82,7 +105,7 @@ for (let round = 1; round <= rounds; round += 1) {
     for (const engine of engines) {
       const name = { round, model: basename(model), engine };
       try {
-        say({ ...name, ...(await run(engine, model)) });
+        say({ ...name, ...(await run(engine, model, round)) });
       } catch (error) {
         say({ ...name, failed: error.message });
       }

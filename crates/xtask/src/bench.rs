@@ -84,6 +84,8 @@ struct Run {
     decode: Speed,
     /// Largest resident memory of renderer and GPU process in MB.
     megabytes: Option<f64>,
+    /// What our engine counts itself, in the first round.
+    counters: Option<Value>,
 }
 
 /// Tokens per second of one phase.
@@ -124,6 +126,7 @@ impl Run {
             )?,
             decode: Speed::new(steps, line, "decodeMs", "decodeCpuMs")?,
             megabytes: line["peakMB"].as_f64(),
+            counters: line.get("counters").cloned(),
         })
     }
 }
@@ -266,6 +269,9 @@ fn report(project: &Project, options: &Options, lines: &[Value]) -> Result<Strin
             .collect::<Vec<_>>();
         writeln!(out, "### {model}\n")?;
         writeln!(out, "{}", speeds(&options.engines, &of_model)?)?;
+        if let Some(table) = counters(&of_model)? {
+            writeln!(out, "{table}")?;
+        }
         for peer in options.engines.iter().filter(|engine| engine.is_peer()) {
             if let Some(table) = ratios(&options.engines, *peer, &of_model)? {
                 writeln!(out, "{table}")?;
@@ -334,6 +340,34 @@ fn speeds(engines: &[Engine], runs: &[&Run]) -> Result<String, fmt::Error> {
         )?;
     }
     Ok(out)
+}
+
+/// What our engines count themselves. `None` where none of them ran.
+fn counters(runs: &[&Run]) -> Result<Option<String>, fmt::Error> {
+    let mut out = String::from(
+        "| engine | launches per token | submits per token | weights read per token MB | weights MB | \
+         wasm MB | first token of an edited prompt ms |\n|---|---|---|---|---|---|---|\n",
+    );
+    let mut any = false;
+    for run in runs {
+        let Some(counters) = &run.counters else {
+            continue;
+        };
+        any = true;
+        let of = |key: &str, unit: f64| cell(counters[key].as_f64().map(|value| value / unit));
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            run.engine,
+            of("dispatchesPerToken", 1.0),
+            of("submitsPerToken", 1.0),
+            of("bytesPerToken", 1e6),
+            of("weightBytes", 1e6),
+            of("wasmPeakMB", 1.0),
+            of("firstTokenMs", 1.0),
+        )?;
+    }
+    Ok(any.then_some(out))
 }
 
 /// Our engines against a peer: medians of the ratios within each round. `None` where there is nothing to
