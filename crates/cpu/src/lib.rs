@@ -27,3 +27,8 @@ mod simd;
 
 pub use load::load;
 pub use network::{Arithmetic, CpuNetwork};
+
+/// The vector instructions that the kernels use here.
+pub fn vectors() -> &'static str {
+    simd::Level::detect().name()
+}

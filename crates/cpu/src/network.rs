@@ -201,6 +201,15 @@ impl CpuNetwork {
         self.arithmetic = arithmetic;
     }
 
+    /// Bytes of weights that decoding one token reads, apart from one row of the embedding.
+    pub fn bytes_per_token(&self) -> u64 {
+        let unread = match &self.weights.head {
+            Some(_) => self.weights.embedding.memory(),
+            None => 0,
+        };
+        (self.weights.memory() - unread) as u64
+    }
+
     fn make_room(&mut self, tokens: usize) -> Result<(), BackendError> {
         for scores in &mut self.workspace.scores {
             let missing = tokens.div_ceil(8).saturating_sub(scores.len());
