@@ -21,6 +21,7 @@ pub(crate) mod norm;
 pub(crate) mod product;
 pub(crate) mod sample;
 pub(crate) mod step;
+pub(crate) mod unpack;
 
 /// Invocations per workgroup where each works alone: few, so that a CPU's cores share the work.
 pub(crate) const ROW_GROUP: u32 = 16;
