@@ -16,6 +16,8 @@
 
 mod attention;
 mod cache;
+#[cfg(any(test, feature = "check"))]
+pub mod check;
 mod format;
 mod input;
 pub mod load;

@@ -398,7 +398,7 @@ fn add_group<S: Simd, D: Dots, const T: usize>(
             // Groups with one scale need one sum.
             let sum = if D::Format::HALVES { half } else { 0 };
             for (sums, token) in sums.iter_mut().zip(tokens) {
-                let quad = token.quads[4 * half + v];
+                let quad = &token.quads[4 * half + v];
                 sums[sum] = simd.dot(sums[sum], codes[half], quad, D::Format::SIGNED);
             }
         }

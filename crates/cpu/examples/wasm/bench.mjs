@@ -1,11 +1,12 @@
 // Tokens per second of the CPU engine in WebAssembly, in Node.js, which has Chromium's engine.
 //
-//   cargo build --release -p cpu --example wasm --target wasm32-unknown-unknown [--features relaxed]
+//   cargo build --release -p cpu --example wasm --target wasm32-unknown-unknown --features check[,relaxed]
 //   node crates/cpu/examples/wasm/bench.mjs WASM [MODEL.gguf] [--exact]
+//   node crates/cpu/examples/wasm/bench.mjs WASM --check
 //
 // WASM is target/wasm32-unknown-unknown/release/examples/wasm.wasm; without a model the weights are random, in
 // the shape of a 160M model stored as Q4_K_M. Prints prefill and decode in tokens per second, and per second of
-// processor time.
+// processor time. With --check it runs the kernels' checks instead, and fails if a kernel is wrong.
 
 import { readFileSync } from "node:fs";
 
@@ -20,8 +21,13 @@ for (const { module: from, name } of WebAssembly.Module.imports(module)) {
     throw new Error(name);
   };
 }
-const { memory, room, load, run } = new WebAssembly.Instance(module, imports).exports;
+const { memory, check, room, load, run } = new WebAssembly.Instance(module, imports).exports;
 
+if (rest.includes("--check")) {
+  const share = check();
+  console.log(`kernels: the largest error is ${share.toFixed(3)} of what rounding explains`);
+  process.exit(share <= 1 ? 0 : 1);
+}
 if (model) {
   const file = readFileSync(model);
   const at = room(file.length);

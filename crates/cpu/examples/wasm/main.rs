@@ -1,5 +1,5 @@
-//! The bench as a WebAssembly module, for `node crates/cpu/examples/wasm/bench.mjs`. Natively this is
-//! empty.
+//! The bench and the kernels' checks as a WebAssembly module, for
+//! `node crates/cpu/examples/wasm/bench.mjs`. Natively this is empty.
 #![cfg(target_arch = "wasm32")]
 #![expect(
     unsafe_code,
@@ -19,6 +19,15 @@ use weights::MemorySource;
 thread_local! {
     static FILE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static NETWORK: RefCell<Option<CpuNetwork>> = const { RefCell::new(None) };
+}
+
+/// Runs the kernels' checks. Returns the largest error as a share of what is allowed.
+#[unsafe(no_mangle)]
+extern "C" fn check() -> f64 {
+    let shares = cpu::check::kernels()
+        .into_iter()
+        .map(|outcome| outcome.share);
+    shares.fold(0.0, f64::max)
 }
 
 /// Makes room for a file of this many bytes and says where.

@@ -54,7 +54,7 @@ pub trait Simd: Copy {
     fn store_wide(self, a: Self::Wide, to: &mut [u8; 64]);
     /// Adds to each row the products of its four bytes and the activations. Bytes and activations are
     /// prepared with the same `signed`.
-    fn dot(self, sum: Self::Sums, codes: Self::Wide, quad: Quad, signed: bool) -> Self::Sums;
+    fn dot(self, sum: Self::Sums, codes: Self::Wide, quad: &Quad, signed: bool) -> Self::Sums;
     /// The bytes of column 0 to 3, as numbers from 0 to 255.
     fn column(self, codes: Self::Bytes, column: u32) -> Self::Floats;
     /// The bytes of column 0 to 3, as numbers from -128 to 127.
@@ -136,6 +136,20 @@ impl Level {
         }
         #[cfg(not(target_arch = "wasm32"))]
         Self::Portable
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Portable => "none",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "avx2",
+            #[cfg(target_arch = "wasm32")]
+            Self::Wasm(_) if cfg!(feature = "relaxed") => "relaxed simd128",
+            #[cfg(target_arch = "wasm32")]
+            Self::Wasm(_) => "simd128",
+        }
     }
 
     /// All that this processor has.

@@ -63,8 +63,8 @@ fn store<T>(a: Two, to: std::ops::Range<*mut T>) {
 }
 
 #[inline(always)]
-fn dot16(sum: Two, codes: Two, pair: i32) -> Two {
-    let pair = i32x4_splat(pair);
+fn dot16(sum: Two, codes: Two, pair: &i32) -> Two {
+    let pair = i32x4_splat(*pair);
     Two(
         i32x4_add(sum.0, i32x4_dot_i16x8(codes.0, pair)),
         i32x4_add(sum.1, i32x4_dot_i16x8(codes.1, pair)),
@@ -156,24 +156,24 @@ impl Simd for Wasm {
     }
 
     #[inline(always)]
-    fn dot(self, sums: Sums, codes: [Two; 2], quad: Quad, signed: bool) -> Sums {
+    fn dot(self, sums: Sums, codes: [Two; 2], quad: &Quad, signed: bool) -> Sums {
         #[cfg(feature = "relaxed")]
         if !signed {
-            let add = |sum: Two, quad: i32| {
-                let quad = i32x4_splat(quad);
+            let add = |sum: Two, quad: &i32| {
+                let quad = i32x4_splat(*quad);
                 Two(
                     i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes[0].0, sum.0),
                     i32x4_relaxed_dot_i8x16_i7x16_add(quad, codes[0].1, sum.1),
                 )
             };
             return Sums {
-                low: add(sums.low, quad[0]),
-                high: add(sums.high, quad[1]),
+                low: add(sums.low, &quad[0]),
+                high: add(sums.high, &quad[1]),
             };
         }
         let _ = signed;
         Sums {
-            low: dot16(dot16(sums.low, codes[0], quad[0]), codes[1], quad[1]),
+            low: dot16(dot16(sums.low, codes[0], &quad[0]), codes[1], &quad[1]),
             ..sums
         }
     }
