@@ -287,7 +287,7 @@ async fn plan(path: &Path) -> anyhow::Result<(FileSource, Plan)> {
         let plan = Plan::from_gguf(&header)?;
         return Ok((source, plan));
     }
-    let config = std::fs::read_to_string(path.join("config.json"))
+    let config = std::fs::read(path.join("config.json"))
         .with_context(|| "the folder's config.json cannot be read")?;
     let config = HfConfig::parse(&config)?;
     let mut source = open(&path.join("model.safetensors"))?;

@@ -3,14 +3,14 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use burn::backend::Wgpu;
 use burn::backend::wgpu::CubeTensor;
 use burn::tensor::{DType, Device, Int, Shape, Tensor};
 use burn_wgpu::{MemoryConfiguration, WgpuSetup, wgpu};
-use cubecl::CubeCount;
+use cubecl::{CubeCount, MemoryScope};
 use cubecl::client::Client;
-use cubecl::memory_management::MemoryScope;
 use cubecl::prelude::CubeDim;
 use cubecl::server::{Handle, KernelArguments};
 use model::BackendError;
@@ -257,12 +257,12 @@ impl Gpu {
 
     /// Copies a buffer as it will be when all work queued so far is done, and submits that work. The
     /// answer may be awaited while more work is queued.
-    pub(crate) fn read(&self, buffer: &Handle) -> Read {
+    pub(crate) fn read(&self, buffer: &Handle) -> Words {
         self.counts.submits.fetch_add(1, Ordering::Relaxed);
-        let fault = self.fault.clone();
-        let copy = self.client.read_async(vec![buffer.clone()]);
-        Box::pin(async move {
-            let copy = copy.await;
+        let (client, fault) = (self.client.clone(), self.fault.clone());
+        let buffer = buffer.clone();
+        let mut read: Words = Box::pin(async move {
+            let copy = client.read_async(vec![buffer]).await;
             take(&fault)?;
             let bytes = copy
                 .map_err(|error| BackendError::Fault(error.to_string()))?
@@ -272,7 +272,12 @@ impl Gpu {
                 .chunks_exact(4)
                 .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
                 .collect())
-        })
+        });
+        // The first poll queues the copy.
+        match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(words) => Box::pin(std::future::ready(words)),
+            Poll::Pending => read,
+        }
     }
 
     /// Reports the first fault that the driver raised since the last check.
@@ -287,7 +292,7 @@ impl Gpu {
 }
 
 /// A buffer's words, on their way.
-pub(crate) type Read = Pin<Box<dyn Future<Output = Result<Vec<u32>, BackendError>>>>;
+pub(crate) type Words = Pin<Box<dyn Future<Output = Result<Vec<u32>, BackendError>>>>;
 
 type Fault = Mutex<Option<BackendError>>;
 

@@ -16,7 +16,7 @@ use cubecl::server::Handle;
 use model::config::rotations;
 use model::{BackendError, Config, Memory, Sampling};
 
-use crate::gpu::{Gpu, Read, Spread, float_handle, word_handle};
+use crate::gpu::{Gpu, Spread, Words, float_handle, word_handle};
 use crate::kernels::attention::{self, Attention, Heads, Merge};
 use crate::kernels::copy::Copy;
 use crate::kernels::norm::Norm;
@@ -243,7 +243,7 @@ pub struct GpuNetwork {
     /// Settings that the GPU's `draw` buffer holds, and the index it has reached.
     drawn: Option<(Sampling, u64)>,
     /// Chosen tokens on their way.
-    pending: VecDeque<Read>,
+    pending: VecDeque<Words>,
 }
 
 impl std::fmt::Debug for GpuNetwork {
@@ -302,11 +302,7 @@ impl GpuNetwork {
         want_logits: bool,
     ) -> Result<(), BackendError> {
         let Self {
-            gpu,
-            config,
-            model,
-            work,
-            ..
+            gpu, model, work, ..
         } = self;
         let mut words = vec![0; step::ROTATIONS];
         words[..2].copy_from_slice(&[tokens as u32, past as u32]);
@@ -506,7 +502,7 @@ impl GpuNetwork {
         };
         if score == Score::Filtered {
             let candidates = word_handle(&work.candidates);
-            let kernel = Threshold { vocab, spread };
+            let kernel = Threshold { vocab };
             gpu.launch(
                 kernel,
                 [1, 1, 1],

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use llama::{Gpu, GpuNetwork, Spread};
 use model::hf::HfConfig;
-use model::{Plan, Sampling};
+use model::{Network, Plan, Sampling};
 use serde_json::Value;
 use weights::source::FileSource;
 
@@ -56,7 +56,7 @@ fn open(path: &Path) -> FileSource {
 /// A GGUF file, or a Hugging Face folder.
 async fn plan(path: &Path) -> (FileSource, Plan) {
     if path.is_dir() {
-        let config = std::fs::read_to_string(path.join("config.json")).expect("a configuration");
+        let config = std::fs::read(path.join("config.json")).expect("a configuration");
         let config = HfConfig::parse(&config).expect("a Llama configuration");
         let mut source = open(&path.join("model.safetensors"));
         let header = weights::safetensors::read_header(&mut source).await;
@@ -332,7 +332,7 @@ fn a_half_precision_cache_is_half_the_memory_and_nearly_exact() {
             let full = network(&gpu, &path, false).await;
             let half = network(&gpu, &path, true).await;
             let (mut full, mut half) = (Session::new(full, 600), Session::new(half, 600));
-            use model::Network;
+
             assert_eq!(
                 half.network().memory().cache_per_token * 2,
                 full.network().memory().cache_per_token

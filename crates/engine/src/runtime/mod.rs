@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use formats::template::{ChatTemplate, TemplateInput};
-use model::{BackendError, LoadError, Network, Plan, Sampling as Choice, Session, SessionError};
+use model::{LoadError, Network, Plan, Sampling as Choice, Session, SessionError};
 use tokens::gguf::{GgufTokenizer, Parts};
 use web_time::Instant;
 use weights::ByteSource;

@@ -301,10 +301,7 @@ async fn choice(
     let parts = filled_words(gpu, &vec![0; sample::PARTS as usize * 2]);
     let chosen = filled_words(gpu, &[0]);
     let size = vocab as u32;
-    let kernel = Threshold {
-        vocab: size,
-        spread,
-    };
+    let kernel = Threshold { vocab: size };
     gpu.launch(kernel, [1, 1, 1], &[logits, &draw, &candidates, &threshold]);
     let score = if sampling.is_greedy() {
         Score::Greedy

@@ -21,7 +21,7 @@ use crate::gpu::Spread;
 pub(crate) const DRAW_WORDS: usize = 8;
 /// Best tokens that [`Best`] leaves for [`Winner`].
 pub(crate) const PARTS: u32 = 1024;
-/// Invocations of a workgroup where the whole vocabulary is one workgroup's.
+/// Invocations of the workgroup that has the whole vocabulary.
 const WIDE: u32 = 256;
 /// Invocations of the workgroups that share the vocabulary.
 const GROUP: u32 = 64;
@@ -43,33 +43,25 @@ pub(crate) fn draw(sampling: &Sampling, index: u64) -> [u32; DRAW_WORDS] {
 /// The lowest logit that the filters keep, by bisection over the bits of the logits, which is exact.
 /// Buffers: logits, draw, candidates (two words per entry of the vocabulary), threshold (one word).
 ///
-/// One workgroup does it all. Each invocation first gathers its own candidates: tokens so far below
+/// One workgroup does it all, on a CPU too: there a single invocation would need more turns of its
+/// loops than some drivers allow. Each invocation first gathers its own candidates: tokens so far below
 /// the best that no noise lifts them are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Threshold {
     pub vocab: u32,
-    pub spread: Spread,
 }
 
 impl Kernel for Threshold {
     fn group_size(&self) -> u32 {
-        match self.spread {
-            Spread::Rows => 1,
-            Spread::Lanes => WIDE,
-        }
+        WIDE
     }
 
     fn wgsl(&self) -> String {
-        let lanes = self.group_size();
         let vocab = self.vocab;
-        let share = vocab.div_ceil(lanes);
-        // With one invocation there is nothing to join.
+        let share = vocab.div_ceil(WIDE);
         let join = |kind: &str, name: &str, operator: &str| {
-            if lanes == 1 {
-                format!("fn {name}(lane: u32, value: {kind}) -> {kind} {{ return value; }}\n")
-            } else {
-                format!(
-                    "var<workgroup> {name}_of: array<{kind}, {lanes}>;
+            format!(
+                "var<workgroup> {name}_of: array<{kind}, {WIDE}>;
 fn {name}(lane: u32, value: {kind}) -> {kind} {{
   workgroupBarrier();
   {name}_of[lane] = value;
@@ -81,15 +73,14 @@ fn {name}(lane: u32, value: {kind}) -> {kind} {{
   return {name}_of[0];
 }}
 ",
-                    lanes / 2
-                )
-            }
+                WIDE / 2
+            )
         };
         format!(
             "{}
 {KEYS}
 {}{}{}
-@compute @workgroup_size({lanes}, 1, 1)
+@compute @workgroup_size({WIDE}, 1, 1)
 fn main(@builtin(local_invocation_id) local: vec3<u32>) {{
   let lane = local.x;
   let start = min(lane * {share}u, {vocab}u);
