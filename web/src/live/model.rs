@@ -128,7 +128,7 @@ fn About() -> impl IntoView {
             Model::None => view! {
                 <h2>"No model loaded"</h2>
                 {move || live.processor.get().map(|processor| view! { <p class="muted" data-testid="processor">"Models run on the "{running(processor)}"."</p> })}
-                {move || why_cpu(live)}
+                {move || why_cpu(live).map(|(_, whole)| view! { <p class="muted" data-testid="why-cpu">{whole}</p> })}
             }.into_any(),
             Model::Loading(name, progress) => loading(live, name, progress),
             Model::Ready(info) => ready(live, *info),
@@ -156,23 +156,23 @@ fn running(processor: Processor) -> AnyView {
     }
 }
 
-/// Why models run on the CPU although nobody asked for it.
-fn why_cpu(live: Live) -> Option<AnyView> {
+/// Why models run on the CPU although nobody asked for it: in short, and the whole.
+fn why_cpu(live: Live) -> Option<(&'static str, String)> {
     if live.choice.get() != Choice::Automatic {
         return None;
     }
-    let view = match live.gpu.get()? {
-        Gpu::Hardware(_) => return None,
-        Gpu::Software(name) => view! {
-            <p class="muted" data-testid="why-cpu" data-why="software">"The browser's GPU, "<b>{name}</b>", is emulated by the CPU, which is slower than our CPU engine."</p>
-        }
-        .into_any(),
-        Gpu::Missing(Failure { message, advice, .. }) => view! {
-            <p class="muted" data-testid="why-cpu" data-why="missing">"No GPU: "{message}". "{advice}</p>
-        }
-        .into_any(),
-    };
-    Some(view)
+    match live.gpu.get()? {
+        Gpu::Hardware(_) => None,
+        Gpu::Software(name) => Some((
+            "the GPU is emulated",
+            format!(
+                "The browser's GPU, {name}, is emulated by the CPU, which is slower than our CPU engine."
+            ),
+        )),
+        Gpu::Missing(Failure {
+            message, advice, ..
+        }) => Some(("no GPU can be used", format!("No GPU: {message}. {advice}"))),
+    }
 }
 
 /// After a failure: the model that was there, once more.
@@ -271,8 +271,8 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
-            <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" (the file's tensors "{words::bytes(info.tensor_bytes)}"), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens, "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
-            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(info.processor)}{why_cpu(live).map(|why| view! { " "{why} })}</dd>
+            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(info.processor)}{why_cpu(live).map(|(short, whole)| view! { <span class="muted" title=whole>" ("{short}")"</span> })}</dd>
+            <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" ("{words::bytes(info.tensor_bytes)}" in the file), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens in "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
             <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
         {lost}
