@@ -9,10 +9,10 @@ use burn::backend::Wgpu;
 use burn::backend::wgpu::CubeTensor;
 use burn::tensor::{DType, Device, Int, Shape, Tensor};
 use burn_wgpu::{MemoryConfiguration, WgpuSetup, wgpu};
-use cubecl::{CubeCount, MemoryScope};
 use cubecl::client::Client;
 use cubecl::prelude::CubeDim;
 use cubecl::server::{Handle, KernelArguments};
+use cubecl::{CubeCount, MemoryScope};
 use model::BackendError;
 
 use crate::kernels::{Kernel, Source};
@@ -57,6 +57,9 @@ pub struct Gpu {
     spread: Spread,
     fault: Arc<Fault>,
     counts: Arc<Counts>,
+    /// Reads that nobody waits for any more. burn takes the buffer of an abandoned read for free while
+    /// the driver still maps it, so they are kept until they are done.
+    orphans: Arc<Mutex<Vec<Words>>>,
 }
 
 /// What was asked of the device so far.
@@ -119,6 +122,7 @@ impl Gpu {
             spread,
             fault,
             counts: Arc::default(),
+            orphans: Arc::default(),
         })
     }
 
@@ -251,6 +255,7 @@ impl Gpu {
     pub async fn finish(&self) -> Result<(), BackendError> {
         self.counts.submits.fetch_add(1, Ordering::Relaxed);
         let done = self.client.sync().await;
+        self.release_orphans();
         self.check()?;
         done.map_err(|error| BackendError::Fault(error.to_string()))
     }
@@ -259,6 +264,7 @@ impl Gpu {
     /// answer may be awaited while more work is queued.
     pub(crate) fn read(&self, buffer: &Handle) -> Words {
         self.counts.submits.fetch_add(1, Ordering::Relaxed);
+        self.release_orphans();
         let (client, fault) = (self.client.clone(), self.fault.clone());
         let buffer = buffer.clone();
         let mut read: Words = Box::pin(async move {
@@ -274,9 +280,22 @@ impl Gpu {
                 .collect())
         });
         // The first poll queues the copy.
-        match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match poll(&mut read) {
             Poll::Ready(words) => Box::pin(std::future::ready(words)),
             Poll::Pending => read,
+        }
+    }
+
+    /// Takes over reads whose answer is not wanted any more.
+    pub(crate) fn abandon(&self, reads: impl IntoIterator<Item = Words>) {
+        if let Ok(mut orphans) = self.orphans.lock() {
+            orphans.extend(reads);
+        }
+    }
+
+    fn release_orphans(&self) {
+        if let Ok(mut orphans) = self.orphans.lock() {
+            orphans.retain_mut(|read| poll(read).is_pending());
         }
     }
 
@@ -292,7 +311,11 @@ impl Gpu {
 }
 
 /// A buffer's words, on their way.
-pub(crate) type Words = Pin<Box<dyn Future<Output = Result<Vec<u32>, BackendError>>>>;
+pub(crate) type Words = Pin<Box<dyn Future<Output = Result<Vec<u32>, BackendError>> + Send>>;
+
+fn poll(read: &mut Words) -> Poll<Result<Vec<u32>, BackendError>> {
+    read.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
 
 type Fault = Mutex<Option<BackendError>>;
 

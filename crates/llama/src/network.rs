@@ -526,6 +526,12 @@ impl GpuNetwork {
     }
 }
 
+impl Drop for GpuNetwork {
+    fn drop(&mut self) {
+        self.gpu.abandon(self.pending.drain(..));
+    }
+}
+
 fn input_of<'a>(step: &'a Handle, (x, norm): &'a (Handle, Option<(Handle, f32)>)) -> Input<'a> {
     Input {
         step,
@@ -614,7 +620,7 @@ impl model::Network for GpuNetwork {
     }
 
     fn forget_chosen(&mut self) {
-        self.pending.clear();
+        self.gpu.abandon(self.pending.drain(..));
     }
 
     async fn logits(&mut self) -> Result<Vec<f32>, BackendError> {

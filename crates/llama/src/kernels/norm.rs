@@ -52,9 +52,10 @@ impl Kernel for Norm {
             ("step", "u32"),
             ("y", "vec4<f32>"),
         ]);
+        // Invocations past the end repeat the last token.
         let place = match spread {
             Spread::Rows => "min(id.x, step[0] - 1u)",
-            Spread::Lanes => "group.x",
+            Spread::Lanes => "min(group.x, step[0] - 1u)",
         };
         let (source, sink) = if last {
             ("step[0] - 1u", "0u")
