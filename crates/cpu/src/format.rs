@@ -200,9 +200,10 @@ macro_rules! small {
             const SIGNED: bool = false;
 
             fn pack(rows: &[&[u8]; 8]) -> Self {
+                let minimums = rows.map(|row| half_bits(row, 2));
                 let mut block = Self {
                     scales: rows.map(|row| half_bits(row, 0)),
-                    minimums: [rows.map(|row| half_bits(row, 2)); $minimum],
+                    minimums: [minimums; $minimum],
                     high: [[0; 32]; $high],
                     low: [[0; 32]; 4],
                 };

@@ -9,7 +9,7 @@ use crate::simd::{ROUND, Simd, Task};
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::Floats) -> S::Floats {
     // The logarithm of 2 in two parts; the first has few digits, so that its product with n is exact.
-    const HIGH: f32 = 0.693_359_375;
+    const HIGH: f32 = 355.0 / 512.0;
     const LOW: f32 = -2.121_944_4e-4;
     let x = simd.min(simd.max(x, simd.splat(-87.0)), simd.splat(88.0));
     let scaled = simd.mul(x, simd.splat(std::f32::consts::LOG2_E));

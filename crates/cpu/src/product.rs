@@ -394,12 +394,12 @@ fn add_group<S: Simd, D: Dots, const T: usize>(
     }
     for v in 0..4 {
         let codes = D::wide(simd, block, group, v);
-        for half in 0..2 {
+        for (half, codes) in codes.into_iter().enumerate() {
             // Groups with one scale need one sum.
             let sum = if D::Format::HALVES { half } else { 0 };
             for (sums, token) in sums.iter_mut().zip(tokens) {
                 let quad = &token.quads[4 * half + v];
-                sums[sum] = simd.dot(sums[sum], codes[half], quad, D::Format::SIGNED);
+                sums[sum] = simd.dot(sums[sum], codes, quad, D::Format::SIGNED);
             }
         }
     }
@@ -456,13 +456,13 @@ fn unpack<S: Simd, F: Format>(simd: S, blocks: &[F::Block], to: &mut [Unpacked])
         }
         let halves = if F::HALVES { 2 } else { 1 };
         let scales = F::scales(simd, block, group);
-        for half in 0..halves {
-            simd.store(scales[half], &mut to.scales[half]);
+        for (scale, to) in scales.into_iter().zip(&mut to.scales[..halves]) {
+            simd.store(scale, to);
         }
         if F::MINIMUMS {
             let minimums = F::minimums(simd, block, group);
-            for half in 0..halves {
-                simd.store(minimums[half], &mut to.minimums[half]);
+            for (minimum, to) in minimums.into_iter().zip(&mut to.minimums[..halves]) {
+                simd.store(minimum, to);
             }
         }
     }

@@ -133,7 +133,7 @@ fn errors(logits: &[f32], exact: &HashMap<usize, f64>, llama_cpp: &Value) -> (f6
 }
 
 #[test]
-fn nano_models_with_8_bit_activations() {
+fn nano_models_with_quantized_activations() {
     let references = json("logits.json");
     let group = &references["groups"]["nano"];
     let prompt = ids(&group["prompt_ids"]);

@@ -155,12 +155,12 @@ impl Level {
     /// All that this processor has.
     #[cfg(any(test, feature = "check"))]
     pub fn all() -> Vec<Self> {
-        let mut levels = vec![Self::detect()];
-        #[cfg(not(target_arch = "wasm32"))]
-        if !matches!(levels[0], Self::Portable) {
-            levels.push(Self::Portable);
+        let best = [Self::detect()];
+        #[cfg(target_arch = "x86_64")]
+        if matches!(best, [Self::Avx2(_)]) {
+            return best.into_iter().chain([Self::Portable]).collect();
         }
-        levels
+        best.to_vec()
     }
 
     /// Does a task with it.

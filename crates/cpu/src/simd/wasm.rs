@@ -172,10 +172,9 @@ impl Simd for Wasm {
             };
         }
         let _ = signed;
-        Sums {
-            low: dot16(dot16(sums.low, codes[0], &quad[0]), codes[1], &quad[1]),
-            ..sums
-        }
+        let mut sums = sums;
+        sums.low = dot16(dot16(sums.low, codes[0], &quad[0]), codes[1], &quad[1]);
+        sums
     }
 
     #[inline(always)]
@@ -205,14 +204,10 @@ impl Simd for Wasm {
 
     #[inline(always)]
     fn to_floats(self, sums: Sums) -> Two {
+        let sum = sums.low;
         #[cfg(feature = "relaxed")]
-        let sums = Sums {
-            low: sums
-                .low
-                .with(sums.high, |low, high| i32x4_add(low, i32x4_shl(high, 7))),
-            ..sums
-        };
-        sums.low.map(|sum| f32x4_convert_i32x4(sum))
+        let sum = sum.with(sums.high, |low, high| i32x4_add(low, i32x4_shl(high, 7)));
+        sum.map(|sum| f32x4_convert_i32x4(sum))
     }
 
     #[inline(always)]
