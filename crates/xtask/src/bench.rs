@@ -140,7 +140,9 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     let ours = options.engines.iter().any(|engine| !engine.is_peer());
     let site = if ours {
         let site = project.target.join("site");
-        site::build(project, &Recipe::quick(site::Engine::Included), &site)?;
+        let without_gpu = !options.engines.contains(&Engine::Gpu);
+        let engines = site::Engine::unless(false, without_gpu);
+        site::build(project, &Recipe::quick(engines), &site)?;
         let address = server::start(&site, &work.join("models"))?;
         Some(format!("http://{address}/"))
     } else {
