@@ -57,6 +57,15 @@ impl Recipe {
         Self {
             engine,
             finish: false,
+            checks: false,
+        }
+    }
+
+    /// The same with what only the tests need.
+    pub fn with_checks(self) -> Self {
+        Self {
+            checks: true,
+            ..self
         }
     }
 
@@ -65,6 +74,7 @@ impl Recipe {
         Self {
             engine,
             finish: true,
+            checks: false,
         }
     }
 }
@@ -106,6 +116,9 @@ static ENGINES: [Program; 3] = [
     engine("engine-relaxed", "relaxed"),
 ];
 
+/// The GPU kernels' checks, for the tests.
+const CHECK: Program = engine("check", "check");
+
 const fn engine(name: &'static str, features: &'static str) -> Program {
     Program {
         package: "worker",
@@ -128,6 +141,10 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
         .iter()
         .map(|engine| Ok((engine.name, compile(project, recipe, &bindgen, engine)?)))
         .collect::<Result<BTreeMap<_, _>>>()?;
+    let check = recipe
+        .checks
+        .then(|| compile(project, recipe, &bindgen, &CHECK))
+        .transpose()?;
     let tokenizer = vocabulary(project)?;
 
     // Written beside the goal and then moved, so that a failure leaves the last good site.
@@ -161,6 +178,21 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
             &[("bench_js", &script), ("worker_js", &worker)],
         )?;
         fs::write(fresh.join("bench.html"), html)?;
+    }
+    if let Some(folder) = check {
+        let (program_js, program_wasm) = site.program(&folder, &CHECK)?;
+        let bench = source.join("bench");
+        let script = read(&bench.join("check.js"))?;
+        let script = site.hashed("check-page", "js", &script, "check script")?;
+        let html = fill(
+            &read_text(&bench.join("check.html"))?,
+            &[
+                ("check_js", &script),
+                ("program_js", &program_js),
+                ("program_wasm", &program_wasm),
+            ],
+        )?;
+        fs::write(fresh.join("check.html"), html)?;
     }
     let html = fill(
         &without_comments(&read_text(&source.join("index.html"))?)?,

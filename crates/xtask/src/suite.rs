@@ -49,7 +49,7 @@ pub enum Step {
     Docs,
     /// Lints of everything, native and wasm
     Clippy,
-    /// The site: all WebAssembly programs and all that belongs to them
+    /// The site: all WebAssembly programs and all that belongs to them, and the pages of the tests
     Web,
     /// Browser tests of the page alone, on a site without the engine; part of `browser`
     BrowserPage,
@@ -64,6 +64,8 @@ const LIGHT: [&str; 7] = [
 /// Packages that use burn. Their tests are always built together: one set of features, so that burn is
 /// compiled once.
 const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
+/// What is compiled for the tests of those.
+const HEAVY_FEATURES: [&str; 2] = ["--features", "llama/check"];
 
 const NO_BROWSER: &str = "no Chromium was found";
 
@@ -236,12 +238,13 @@ impl Suite<'_> {
                     "--exclude",
                     "worker",
                 ];
-                let targets = ["--all-targets", "--", "-D", "warnings"];
+                let targets = ["--all-targets", "--features", "llama/check,cpu/check"];
+                let deny = ["--", "-D", "warnings"];
                 self.check(&[
-                    &[&all[..], &targets[..]].concat(),
+                    &[&all[..], &targets[..], &deny[..]].concat(),
                     &clippy("page", &[]),
                     &clippy("agent", &["--example", "wasm"]),
-                    &clippy("worker", &["--features", "gpu"]),
+                    &clippy("worker", &["--features", "check"]),
                     &clippy("worker", &["--features", "cpu"]),
                     &clippy("worker", &["--features", "relaxed"]),
                 ])
@@ -296,6 +299,9 @@ impl Suite<'_> {
             "--message-format",
             "json-render-diagnostics",
         ]);
+        if group.iter().any(|package| package == "llama") {
+            cargo.args(HEAVY_FEATURES);
+        }
         cargo.args(
             group
                 .iter()
@@ -345,6 +351,9 @@ impl Suite<'_> {
             let mut cargo = process::cargo(self.project);
             cargo.args(["test", "--quiet", "--doc"]);
             cargo.args(group.iter().flat_map(|package| ["--package", package]));
+            if group.contains(&"llama") {
+                cargo.args(HEAVY_FEATURES);
+            }
             process::say(&cargo);
             self.environment(&mut cargo)?;
             total.add(counted(&mut cargo, closing)?);
@@ -463,7 +472,13 @@ impl Suite<'_> {
             Engine::Left => "site-page",
         };
         let site = self.project.target.join(name);
-        site::build(self.project, &Recipe::quick(engine), &site)?;
+        let recipe = Recipe::quick(engine);
+        let recipe = if engine == Engine::Included {
+            recipe.with_checks()
+        } else {
+            recipe
+        };
+        site::build(self.project, &recipe, &site)?;
         Ok(site)
     }
 

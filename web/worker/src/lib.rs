@@ -15,6 +15,9 @@ use wasm_bindgen::prelude::*;
 use web_sys::{Blob, DedicatedWorkerGlobalScope, MessageEvent};
 use weights::source::{AbortHandle, BlobSource, HttpSource};
 
+#[cfg(feature = "check")]
+mod check;
+
 /// What this build's models run on.
 #[cfg(feature = "gpu")]
 type Backing = backend::Gpu;
