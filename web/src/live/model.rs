@@ -268,6 +268,7 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
     view! {
         <h2>{move || (!live.gpu_lost.get()).then(|| view! { <span class="dot"></span> })}{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
             <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h2>
+        {lost}
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
@@ -275,7 +276,6 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
             <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" ("{words::bytes(info.tensor_bytes)}" in the file), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens in "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
             <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
-        {lost}
     }
     .into_any()
 }
