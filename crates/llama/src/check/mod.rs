@@ -7,6 +7,7 @@ use model::BackendError;
 use crate::gpu::Gpu;
 
 mod operations;
+mod products;
 
 /// One comparison.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ impl Case {
 pub async fn all(gpu: &Gpu) -> Result<Vec<Case>, BackendError> {
     let mut cases = Vec::new();
     operations::all(gpu, &mut cases).await?;
+    products::all(gpu, &mut cases).await?;
     Ok(cases)
 }
 

@@ -20,19 +20,19 @@ pub(super) async fn all(gpu: &Gpu, cases: &mut Vec<Case>) -> Result<(), BackendE
     choices(gpu, cases).await
 }
 
-fn filled(gpu: &Gpu, values: &[f32]) -> Handle {
+pub(super) fn filled(gpu: &Gpu, values: &[f32]) -> Handle {
     let handle = float_handle(&gpu.floats(values.len()));
     gpu.write(&handle, 0, bytemuck::cast_slice(values));
     handle
 }
 
-fn filled_words(gpu: &Gpu, words: &[u32]) -> Handle {
+pub(super) fn filled_words(gpu: &Gpu, words: &[u32]) -> Handle {
     let handle = word_handle(&gpu.words(words.len()));
     gpu.write(&handle, 0, words);
     handle
 }
 
-async fn floats(gpu: &Gpu, handle: &Handle) -> Result<Vec<f32>, BackendError> {
+pub(super) async fn floats(gpu: &Gpu, handle: &Handle) -> Result<Vec<f32>, BackendError> {
     Ok(gpu
         .read(handle)
         .await?

@@ -25,8 +25,6 @@ pub(crate) mod unpack;
 
 /// Invocations per workgroup where each works alone: few, so that a CPU's cores share the work.
 pub(crate) const ROW_GROUP: u32 = 16;
-/// Invocations per workgroup where lanes share rows.
-pub(crate) const LANE_GROUP: u32 = 64;
 
 /// A kernel: a WGSL text with entry point `main` for the constants in `self`, which are its identity.
 pub(crate) trait Kernel: Clone + Debug + Eq + Hash + Send + Sync + 'static {
