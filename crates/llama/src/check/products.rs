@@ -49,7 +49,8 @@ pub(super) async fn all(gpu: &Gpu, cases: &mut Vec<Case>) -> Result<(), BackendE
         ] {
             let cols = (blocks * block).min(1536);
             let bands = [Band { layout, rows }];
-            shape(gpu, &bands, cols, tokens, &mut random, cases).await?;
+            let uses = if blocks < 4 { Uses::All } else { Uses::Plain };
+            shape(gpu, &bands, cols, (tokens, uses), &mut random, cases).await?;
         }
         for (tokens, past, half) in [(1, 5, false), (1, 2, true), (3, 4, false), (5, 0, true)] {
             let bands = [Band { layout, rows: 80 }];
