@@ -19,7 +19,7 @@ const GREEDY: Sampling = Sampling {
 
 fn nano(name: &str) -> FileSource {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/nano");
-    FileSource::open(&path.join(name)).expect("a fixture")
+    FileSource::open(path.join(name)).expect("a fixture")
 }
 
 fn loaded(stop: &StopFlag, context: u32) -> (Engine<Cpu>, ModelInfo) {
