@@ -18,10 +18,10 @@ export async function continues(playground) {
   await live.start();
   await live.settled(120_000);
   expect(await live.promptIds()).toEqual(ids);
-  // Activations have eight bits: another token than the reference's is right where two were close.
+  // Activations are rounded: another token than the reference's is right where two were close.
   const written = await live.ids();
   expect(written.length).toBeGreaterThan(0);
   const parting = written.findIndex((id, at) => id !== exact.greedy[at]);
-  if (parting >= 0) expect(exact.margins[parting], `token ${parting}`).toBeLessThan(0.5);
+  if (parting >= 0) expect(exact.margins[parting], `token ${parting}`).toBeLessThan(0.05);
   expect((await live.text()).trim()).not.toBe("");
 }

@@ -7,8 +7,9 @@ use crate::simd::{LARGEST, Level, Quad, ROUND, Simd, Task};
 /// 32 neighbouring activations of a token as integers with a scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The numbers, four by four.
-    pub quads: [Quad; 8],
+    /// The numbers, four by four. The two parts of a [`Quad`] lie apart, since compilers join loads of
+    /// neighbours, only to take them apart again.
+    pub quads: [[i32; 8]; 2],
     /// What a dot product of quads is to be multiplied by.
     pub scale: f32,
     /// Sums of the first and the second 16 numbers.
@@ -20,7 +21,7 @@ pub struct Group {
 impl Group {
     /// Zeros.
     pub const EMPTY: Self = Self {
-        quads: [[0; 2]; 8],
+        quads: [[0; 8]; 2],
         scale: 0.0,
         sums: [0; 2],
         totals: [0.0; 2],
@@ -124,8 +125,10 @@ impl Task for Quantize<'_> {
                 // The low bits are the integer; finite numbers stay within the largest.
                 *codes = bits.map(|x| i32::from(x.to_bits() as i16));
             }
-            for (quad, codes) in group.quads.iter_mut().zip(codes.as_chunks::<4>().0) {
-                *quad = simd.quad(*codes, self.signed);
+            for (index, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
+                let quad: Quad = simd.quad(*codes, self.signed);
+                group.quads[0][index] = quad[0];
+                group.quads[1][index] = quad[1];
             }
             let sums = [0, 1].map(|half| codes[16 * half..][..16].iter().sum::<i32>());
             group.scale = scale;

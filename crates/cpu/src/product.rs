@@ -1,7 +1,7 @@
 //! Products of matrices and activations.
 //!
-//! A product goes panel by panel. For a few tokens the codes of a panel are used as they are unpacked;
-//! for more they are unpacked to a buffer first, and then multiplied by several tokens at a time, so that
+//! A product goes panel by panel. For one token the codes of a panel are used as they are unpacked; for
+//! more they are unpacked to a buffer first, and then multiplied by several tokens at a time, so that
 //! each load of weights serves several. The arithmetic for a token is the same either way.
 
 use std::array::from_fn;
@@ -313,15 +313,11 @@ impl<F: Format> Task for Fast<'_, F> {
     fn run<S: Simd>(self, simd: S) {
         let per_token = self.cols / 32;
         let tokens = self.groups.len() / per_token;
-        let token = |token: usize| &self.groups[token * per_token..][..per_token];
         let panels = self.blocks.chunks_exact(per_token / F::GROUPS);
-        if tokens < S::TILE {
+        if tokens == 1 {
             for (index, blocks) in panels.enumerate() {
-                let mut out = Rows::new(self.out, self.rows, index);
-                for first in 0..tokens {
-                    let [sum] = tile::<S, Direct<F>, 1>(simd, blocks, [token(first)]);
-                    out.write(simd, first, sum);
-                }
+                let [sum] = tile::<S, Direct<F>, 1>(simd, blocks, [self.groups]);
+                Rows::new(self.out, self.rows, index).write(simd, 0, sum);
             }
             return;
         }
@@ -330,24 +326,33 @@ impl<F: Format> Task for Fast<'_, F> {
             unpack::<S, F>(simd, blocks, self.unpacked);
             let mut out = Rows::new(self.out, self.rows, index);
             let mut first = 0;
-            while first + S::TILE <= tokens {
-                if S::TILE == 4 {
-                    let tokens = from_fn(|i| token(first + i));
-                    let sums = tile::<S, Buffered<F>, 4>(simd, self.unpacked, tokens);
-                    out.write_all(simd, first, sums);
-                } else {
-                    let tokens = from_fn(|i| token(first + i));
-                    let sums = tile::<S, Buffered<F>, 2>(simd, self.unpacked, tokens);
-                    out.write_all(simd, first, sums);
+            while first < tokens {
+                let groups = &self.groups[first * per_token..];
+                let tile = S::TILE.min(tokens - first);
+                match tile {
+                    4 => buffered::<S, F, 4>(simd, self.unpacked, groups, first, &mut out),
+                    3 => buffered::<S, F, 3>(simd, self.unpacked, groups, first, &mut out),
+                    2 => buffered::<S, F, 2>(simd, self.unpacked, groups, first, &mut out),
+                    _ => buffered::<S, F, 1>(simd, self.unpacked, groups, first, &mut out),
                 }
-                first += S::TILE;
-            }
-            for first in first..tokens {
-                let [sum] = tile::<S, Buffered<F>, 1>(simd, self.unpacked, [token(first)]);
-                out.write(simd, first, sum);
+                first += tile;
             }
         }
     }
+}
+
+/// Multiplies an unpacked panel by the first `T` tokens of `groups`, which are tokens `first..`.
+#[inline(always)]
+fn buffered<S: Simd, F: Format, const T: usize>(
+    simd: S,
+    panel: &[Unpacked],
+    groups: &[Group],
+    first: usize,
+    out: &mut Rows<'_>,
+) {
+    let tokens = from_fn(|i| &groups[i * panel.len()..][..panel.len()]);
+    let sums = tile::<S, Buffered<F>, T>(simd, panel, tokens);
+    out.write_all(simd, first, sums);
 }
 
 /// Multiplies a panel by `T` tokens.
@@ -398,7 +403,8 @@ fn add_group<S: Simd, D: Dots, const T: usize>(
             // Groups with one scale need one sum.
             let sum = if D::Format::HALVES { half } else { 0 };
             for (sums, token) in sums.iter_mut().zip(tokens) {
-                let quad = &token.quads[4 * half + v];
+                let [first, second] = &token.quads;
+                let quad = [&first[4 * half + v], &second[4 * half + v]];
                 sums[sum] = simd.dot(sums[sum], codes, quad, D::Format::SIGNED);
             }
         }

@@ -4,10 +4,10 @@
 //! weights, and what llama.cpp makes of the same files with 8-bit activations.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cpu::{Arithmetic, CpuNetwork};
-use model::{Network, Plan, Sampling, Session};
+use model::{HfConfig, Network, Plan, Sampling, Session};
 use pollster::block_on;
 use serde_json::Value;
 use weights::source::FileSource;
@@ -45,12 +45,24 @@ fn top(value: &Value) -> Vec<(usize, f64)> {
     })
 }
 
-async fn load(path: &PathBuf, arithmetic: Arithmetic) -> CpuNetwork {
+/// A GGUF file, or a Hugging Face folder.
+async fn plan(path: &Path) -> (FileSource, Plan) {
+    if path.is_dir() {
+        let config = std::fs::read(path.join("config.json")).expect("a configuration");
+        let config = HfConfig::parse(&config).expect("a Llama configuration");
+        let mut source = FileSource::open(path.join("model.safetensors")).expect("a file");
+        let header = weights::safetensors::read_header(&mut source).await;
+        let plan = Plan::from_safetensors(&header.expect("a header"), &config);
+        return (source, plan.expect("a plan"));
+    }
     let mut source = FileSource::open(path).expect("a file");
-    let header = weights::gguf::read_header(&mut source)
-        .await
-        .expect("a header");
-    let plan = Plan::from_gguf(&header).expect("a plan");
+    let header = weights::gguf::read_header(&mut source).await;
+    let plan = Plan::from_gguf(&header.expect("a header"));
+    (source, plan.expect("a plan"))
+}
+
+async fn load(path: &Path, arithmetic: Arithmetic) -> CpuNetwork {
+    let (mut source, plan) = plan(path).await;
     let network = cpu::load(&mut source, &plan, arithmetic, |_| true)
         .await
         .expect("weights");
@@ -60,7 +72,7 @@ async fn load(path: &PathBuf, arithmetic: Arithmetic) -> CpuNetwork {
     network
 }
 
-fn session(path: &PathBuf, arithmetic: Arithmetic) -> Session<CpuNetwork> {
+fn session(path: &Path, arithmetic: Arithmetic) -> Session<CpuNetwork> {
     Session::new(block_on(load(path, arithmetic)), 512)
 }
 
@@ -96,19 +108,47 @@ fn best(logits: &[f32]) -> usize {
     order[0]
 }
 
-#[test]
-fn nano_models_in_single_precision() {
+/// A model of `logits.json` that is in the repository.
+struct Reference {
+    name: String,
+    path: PathBuf,
+    prompt: Vec<u32>,
+    /// Logits and greedy ids without quantized activations.
+    exact: Value,
+    /// llama.cpp's best logits, for quantized files.
+    llama_cpp: Option<Value>,
+}
+
+fn all_references() -> Vec<Reference> {
     let references = json("logits.json");
-    let group = &references["groups"]["nano"];
-    let prompt = ids(&group["prompt_ids"]);
-    for (name, model) in group["models"].as_object().expect("models") {
-        let exact = &model["exact"];
-        if exact.is_null() {
-            continue;
+    let mut all = Vec::new();
+    for group in references["groups"].as_object().expect("groups").values() {
+        for (name, model) in group["models"].as_object().expect("models") {
+            let hf = model.get("torch_f32");
+            let path = fixtures().join(model["file"].as_str().expect("a path"));
+            // Some of the references belong to files that are kept elsewhere.
+            if path.exists() {
+                all.push(Reference {
+                    name: name.clone(),
+                    path,
+                    prompt: ids(&group["prompt_ids"]),
+                    exact: hf.unwrap_or(&model["exact"]).clone(),
+                    llama_cpp: model.get("llama_cpp").map(|found| found["top32"].clone()),
+                });
+            }
         }
-        let mut session = session(&nano(name), Arithmetic::Exact);
-        let logits = prefill(&mut session, &prompt);
-        let expected = floats(&exact["logits"]);
+    }
+    assert!(all.len() >= 12, "{} models", all.len());
+    all
+}
+
+#[test]
+fn models_in_single_precision() {
+    for reference in all_references() {
+        let name = &reference.name;
+        let mut session = session(&reference.path, Arithmetic::Exact);
+        let logits = prefill(&mut session, &reference.prompt);
+        let expected = floats(&reference.exact["logits"]);
         assert_eq!(logits.len(), expected.len());
         let errors = logits.iter().zip(&expected);
         let error = errors
@@ -116,7 +156,8 @@ fn nano_models_in_single_precision() {
             .fold(0.0, f64::max);
         println!("{name}: max abs error of the logits {error:.1e}");
         assert!(error < 2e-3, "{name}: {error}");
-        assert_greedy(name, &greedy(&mut session, 32), exact, 0.02);
+        let found = greedy(&mut session, 32);
+        assert_greedy(name, &found, &reference.exact, 0.02);
     }
 }
 
@@ -133,22 +174,20 @@ fn errors(logits: &[f32], exact: &HashMap<usize, f64>, llama_cpp: &Value) -> (f6
 }
 
 #[test]
-fn nano_models_with_quantized_activations() {
-    let references = json("logits.json");
-    let group = &references["groups"]["nano"];
-    let prompt = ids(&group["prompt_ids"]);
-    for (name, model) in group["models"].as_object().expect("models") {
-        if model["exact"].is_null() {
+fn models_with_quantized_activations() {
+    for reference in all_references() {
+        let Some(llama_cpp) = &reference.llama_cpp else {
             continue;
-        }
-        let mut session = session(&nano(name), Arithmetic::Fast);
-        let logits = prefill(&mut session, &prompt);
-        let exact = floats(&model["exact"]["logits"]);
+        };
+        let name = &reference.name;
+        let mut session = session(&reference.path, Arithmetic::Fast);
+        let logits = prefill(&mut session, &reference.prompt);
+        let exact = floats(&reference.exact["logits"]);
         let by_id = exact.iter().copied().enumerate().collect();
-        let (ours, theirs) = errors(&logits, &by_id, &model["llama_cpp"]["top32"]);
+        let (ours, theirs) = errors(&logits, &by_id, llama_cpp);
         println!("{name}: max abs error {ours:.4}, llama.cpp's {theirs:.4}");
         assert!(ours <= theirs, "{name}: {ours} against {theirs}");
-        let top = top(&model["exact"]["top32"]);
+        let top = top(&reference.exact["top32"]);
         if top[0].1 - top[1].1 > 0.1 {
             assert_eq!(best(&logits), top[0].0, "{name}");
         }

@@ -62,9 +62,12 @@ impl Block {
     }
 
     /// Weights of its matrices.
-    fn weights(&self) -> usize {
+    fn weights(&self) -> u64 {
         let linears = self.linears();
-        linears.iter().map(|it| it.rows() * it.cols()).sum()
+        linears
+            .iter()
+            .map(|it| it.rows() as u64 * it.cols() as u64)
+            .sum()
     }
 
     /// Bytes on the GPU.
@@ -97,7 +100,7 @@ impl Llama {
 
 /// Arithmetic operations that are submitted at once: a driver takes a GPU that is busy for two seconds
 /// for a hanging one, and weak GPUs do some hundred thousand million operations a second.
-const OPERATIONS_PER_SUBMIT: usize = 50_000_000_000;
+const OPERATIONS_PER_SUBMIT: u64 = 50_000_000_000;
 /// Positions that the cache grows by at least.
 const GROWTH: usize = 256;
 
@@ -317,7 +320,7 @@ impl GpuNetwork {
         let mut operations = 0;
         for (index, block) in model.blocks.iter().enumerate() {
             self.block(index, &step, &stream, tokens, past);
-            operations += 2 * tokens * block.weights();
+            operations += 2 * tokens as u64 * block.weights();
             if tokens > 1 && operations > OPERATIONS_PER_SUBMIT {
                 gpu.submit()?;
                 operations = 0;

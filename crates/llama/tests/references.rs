@@ -112,9 +112,21 @@ fn check(group: &str, model: &str, path: &str, reference: &str) {
     let reference = &group["models"][model][reference];
     let prompt = ids(&group["prompt_ids"]);
     let expected = floats(&reference["logits"]);
+    let tensor_bytes = pollster::block_on(plan(&fixtures().join(path)))
+        .1
+        .tensor_bytes();
     for spread in [Spread::Rows, Spread::Lanes] {
         pollster::block_on(async {
             let mut session = session(fixtures().join(path), spread, 64).await;
+            let ratio = session.network().memory().weights as f64 / tensor_bytes as f64;
+            println!("{model}: {ratio:.3} times the file's tensors");
+            let exact = ["f16", "safetensors", "q4_0", "q4_1", "q8_0"];
+            let limit = if exact.iter().any(|name| model.ends_with(name)) {
+                1.03
+            } else {
+                1.10
+            };
+            assert!(ratio <= limit, "{model}: {ratio}");
             session.prefill(&prompt, |_| true).await.expect("a prefill");
             let logits = session.logits().await.expect("logits");
             assert_eq!(logits.len(), expected.len());

@@ -13,7 +13,7 @@ pub enum BackendError {
     #[error("there is no room: {0}")]
     Memory(String),
     /// The device was lost or rejected work; the message is the driver's.
-    #[error("the GPU stopped: {0}")]
+    #[error("the processor stopped: {0}")]
     Fault(String),
 }
 

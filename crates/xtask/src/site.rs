@@ -49,6 +49,8 @@ pub struct Recipe {
     engine: Engine,
     /// Run wasm-opt and write compressed copies; leave out what only measurements need.
     finish: bool,
+    /// Add the page that checks the GPU kernels.
+    checks: bool,
 }
 
 impl Recipe {

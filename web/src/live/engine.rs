@@ -57,8 +57,11 @@ impl Live {
 
     /// Finds out what to run on and starts the worker for it.
     async fn start(self) {
+        let choice = self.choice.get_untracked();
         let program = match self.wanted().await {
             Ok(kind) => self.program(kind),
+            // What was chosen meanwhile starts anew, and is not to blame.
+            Err(_) if self.choice.get_untracked() != choice => return,
             Err(failure) => return self.lost(failure),
         };
         match program {

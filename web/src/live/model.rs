@@ -127,7 +127,7 @@ fn About() -> impl IntoView {
         <div data-testid="model-status">{move || match live.model.get() {
             Model::None => view! {
                 <h2>"No model loaded"</h2>
-                {move || live.processor.get().map(|processor| view! { <p class="muted" data-testid="processor">"Models run on the "{running(processor)}"."</p> })}
+                {move || live.processor.get().map(|processor| view! { <p class="muted" data-testid="processor">"Models run on the "{running(live, processor)}"."</p> })}
                 {move || why_cpu(live).map(|(_, whole)| view! { <p class="muted" data-testid="why-cpu">{whole}</p> })}
             }.into_any(),
             Model::Loading(name, progress) => loading(live, name, progress),
@@ -139,15 +139,20 @@ fn About() -> impl IntoView {
 }
 
 /// A processor in words.
-fn running(processor: Processor) -> AnyView {
+fn running(live: Live, processor: Processor) -> AnyView {
     match processor {
         Processor::Gpu { adapter } => {
+            // The page may be told more than the engine.
+            let name = match live.gpu.get() {
+                Some(Gpu::Hardware(name) | Gpu::Software(name)) => name,
+                _ => adapter.name,
+            };
             let software = if adapter.software {
                 ", a CPU emulating a GPU"
             } else {
                 ""
             };
-            view! { "GPU: "<b>{adapter.name}</b>{software}", buffers up to "{words::bytes(adapter.max_binding)} }
+            view! { "GPU: "<b>{name}</b>{software}", buffers up to "{words::bytes(adapter.max_binding)} }
                 .into_any()
         }
         Processor::Cpu { vectors } => {
@@ -268,14 +273,14 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
     view! {
         <h2>{move || (!live.gpu_lost.get()).then(|| view! { <span class="dot"></span> })}{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
             <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h2>
+        {lost}
         <dl class="dl">
             <dt>"licence"</dt><dd class="s">{licence}</dd>
             <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
-            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(info.processor)}{why_cpu(live).map(|(short, whole)| view! { <span class="muted" title=whole>" ("{short}")"</span> })}</dd>
+            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(live, info.processor)}{why_cpu(live).map(|(short, whole)| view! { <span class="muted" title=whole>" ("{short}")"</span> })}</dd>
             <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" ("{words::bytes(info.tensor_bytes)}" in the file), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens in "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
             <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
-        {lost}
     }
     .into_any()
 }

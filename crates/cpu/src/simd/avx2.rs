@@ -104,10 +104,10 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot(self, sum: __m256i, codes: [__m256i; 2], quad: &Quad, _: bool) -> __m256i {
+    fn dot(self, sum: __m256i, codes: [__m256i; 2], quad: [&i32; 2], _: bool) -> __m256i {
         unsafe {
-            let even = _mm256_madd_epi16(codes[0], _mm256_set1_epi32(quad[0]));
-            let odd = _mm256_madd_epi16(codes[1], _mm256_set1_epi32(quad[1]));
+            let even = _mm256_madd_epi16(codes[0], _mm256_set1_epi32(*quad[0]));
+            let odd = _mm256_madd_epi16(codes[1], _mm256_set1_epi32(*quad[1]));
             _mm256_add_epi32(_mm256_add_epi32(sum, even), odd)
         }
     }

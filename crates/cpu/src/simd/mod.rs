@@ -30,7 +30,7 @@ pub trait Simd: Copy {
     /// Eight `f32`.
     type Floats: Copy;
 
-    /// Tokens that are multiplied together, so that registers suffice: 2 or 4.
+    /// Tokens that are multiplied together, so that registers suffice; at most 4.
     const TILE: usize;
 
     /// Prepares activations within [`LARGEST`] for [`Simd::dot`].
@@ -54,7 +54,7 @@ pub trait Simd: Copy {
     fn store_wide(self, a: Self::Wide, to: &mut [u8; 64]);
     /// Adds to each row the products of its four bytes and the activations. Bytes and activations are
     /// prepared with the same `signed`.
-    fn dot(self, sum: Self::Sums, codes: Self::Wide, quad: &Quad, signed: bool) -> Self::Sums;
+    fn dot(self, sum: Self::Sums, codes: Self::Wide, quad: [&i32; 2], signed: bool) -> Self::Sums;
     /// The bytes of column 0 to 3, as numbers from 0 to 255.
     fn column(self, codes: Self::Bytes, column: u32) -> Self::Floats;
     /// The bytes of column 0 to 3, as numbers from -128 to 127.

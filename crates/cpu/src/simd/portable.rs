@@ -77,8 +77,8 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn dot(self, sum: [i32; 8], codes: [u8; 64], quad: &Quad, _: bool) -> [i32; 8] {
-        let [[a, b], [c, d]] = quad.map(|both| [i32::from(both as i16), both >> 16]);
+    fn dot(self, sum: [i32; 8], codes: [u8; 64], quad: [&i32; 2], _: bool) -> [i32; 8] {
+        let [[a, b], [c, d]] = quad.map(|both| [i32::from(*both as i16), both >> 16]);
         let activations = [a, b, c, d];
         from_fn(|row| {
             let products = (4 * row..4 * row + 4).map(|i| {

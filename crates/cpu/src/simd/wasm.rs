@@ -89,7 +89,7 @@ impl Simd for Wasm {
     type Sums = Sums;
     type Floats = Two;
 
-    const TILE: usize = if cfg!(feature = "relaxed") { 2 } else { 4 };
+    const TILE: usize = if cfg!(feature = "relaxed") { 3 } else { 4 };
 
     #[inline(always)]
     fn quad(self, codes: [i32; 4], signed: bool) -> Quad {
@@ -156,7 +156,7 @@ impl Simd for Wasm {
     }
 
     #[inline(always)]
-    fn dot(self, sums: Sums, codes: [Two; 2], quad: &Quad, signed: bool) -> Sums {
+    fn dot(self, sums: Sums, codes: [Two; 2], quad: [&i32; 2], signed: bool) -> Sums {
         #[cfg(feature = "relaxed")]
         if !signed {
             let add = |sum: Two, quad: &i32| {
@@ -167,13 +167,13 @@ impl Simd for Wasm {
                 )
             };
             return Sums {
-                low: add(sums.low, &quad[0]),
-                high: add(sums.high, &quad[1]),
+                low: add(sums.low, quad[0]),
+                high: add(sums.high, quad[1]),
             };
         }
         let _ = signed;
         let mut sums = sums;
-        sums.low = dot16(dot16(sums.low, codes[0], &quad[0]), codes[1], &quad[1]);
+        sums.low = dot16(dot16(sums.low, codes[0], quad[0]), codes[1], quad[1]);
         sums
     }
 

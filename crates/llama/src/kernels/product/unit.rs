@@ -256,14 +256,14 @@ impl Turn {
         let groups = self.groups();
         match self.layout {
             Layout::Offset4 | Layout::Offset5 => Some(format!("turn * {groups}u")),
-            Layout::Centred4 | Layout::Centred5 | Layout::Q8 => {
-                (groups % 2 == 0).then(|| format!("turn * {}u", groups / 2))
-            }
+            Layout::Centred4 | Layout::Centred5 | Layout::Q8 => groups
+                .is_multiple_of(2)
+                .then(|| format!("turn * {}u", groups / 2)),
             Layout::F16 | Layout::BF16 | Layout::F32 => None,
             _ => {
                 let (shared, block) = self.nested()?;
                 let turns = block / groups;
-                (groups % shared == 0).then(|| {
+                groups.is_multiple_of(shared).then(|| {
                     format!(
                         "turn / {turns}u * 5u + 1u + turn % {turns}u * {}u",
                         groups / shared
@@ -312,7 +312,7 @@ impl Turn {
 
     fn word(&self, plane: Plane, name: Name, word: u32) -> String {
         let letter = name.letter();
-        if self.words(plane) % 4 == 0 {
+        if self.words(plane).is_multiple_of(4) {
             format!("{letter}w{}.{}", word / 4, LETTERS[word as usize % 4])
         } else {
             format!("{letter}s{word}")
