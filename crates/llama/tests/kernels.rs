@@ -1,9 +1,10 @@
 //! Every kernel against plain arithmetic, on the adapter at hand and on both spreads.
 
+use llama::check::Extent;
 use llama::{Gpu, Spread};
 
 fn check(gpu: &Gpu) {
-    let cases = pollster::block_on(llama::check::all(gpu)).expect("a working GPU");
+    let cases = pollster::block_on(llama::check::all(gpu, Extent::Full)).expect("a working GPU");
     let wrong: Vec<_> = cases.iter().filter(|case| !case.holds()).collect();
     println!("{} cases, {} wrong", cases.len(), wrong.len());
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -24,7 +24,9 @@ pub async fn check(spread: String) -> Result<JsValue, JsValue> {
         other => return Err(format!("there is no spread {other}").into()),
     };
     let gpu = Gpu::open().await.map_err(failed)?.with_spread(spread);
-    let cases = llama::check::all(&gpu).await.map_err(failed)?;
+    let cases = llama::check::all(&gpu, llama::check::Extent::Brief)
+        .await
+        .map_err(failed)?;
     let cases: Vec<_> = cases
         .into_iter()
         .map(|case| Case {

@@ -36,14 +36,23 @@ impl Case {
     }
 }
 
-/// Runs all comparisons on the spread of `gpu`.
+/// How many shapes to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that are thought of.
+    Full,
+    /// Every layout and every kind of product once: where compiling a kernel takes long.
+    Brief,
+}
+
+/// Runs the comparisons on the spread of `gpu`.
 ///
 /// # Errors
 /// [`BackendError`] when the GPU failed.
-pub async fn all(gpu: &Gpu) -> Result<Vec<Case>, BackendError> {
+pub async fn all(gpu: &Gpu, extent: Extent) -> Result<Vec<Case>, BackendError> {
     let mut cases = Vec::new();
     operations::all(gpu, &mut cases).await?;
-    products::all(gpu, &mut cases).await?;
+    products::all(gpu, extent, &mut cases).await?;
     Ok(cases)
 }
 

@@ -6,7 +6,7 @@ use model::BackendError;
 use weights::layout::Layout;
 
 use super::operations::{filled, filled_words, floats};
-use super::{Case, Random};
+use super::{Case, Extent, Random};
 use crate::gpu::Gpu;
 use crate::kernels::attention::Heads;
 use crate::kernels::step;
@@ -34,19 +34,31 @@ const TOLERANCE: f64 = 1e-6;
 const EPS: f32 = 1e-5;
 
 /// All of them, on the spread of `gpu`.
-pub(super) async fn all(gpu: &Gpu, cases: &mut Vec<Case>) -> Result<(), BackendError> {
+pub(super) async fn all(
+    gpu: &Gpu,
+    extent: Extent,
+    cases: &mut Vec<Case>,
+) -> Result<(), BackendError> {
     let mut random = Random::new(4);
+    let shapes = [
+        (70, 2, 1, Uses::All),
+        (33, 4, 70, Uses::Plain),
+        (1, 1, 1, Uses::Plain),
+        (130, 9, 1, Uses::Plain),
+        (5, 3, 2, Uses::Plain),
+        (66, 5, 3, Uses::All),
+        (34, 6, 7, Uses::Plain),
+    ];
+    let shapes = match extent {
+        Extent::Full => &shapes[..],
+        Extent::Brief => &shapes[..2],
+    };
     for layout in LAYOUTS {
         let block = block(layout);
-        for (rows, blocks, tokens, uses) in [
-            (1, 1, 1, Uses::Plain),
-            (70, 2, 1, Uses::All),
-            (130, 9, 1, Uses::Plain),
-            (5, 3, 2, Uses::Plain),
-            (66, 5, 3, Uses::All),
-            (34, 6, 7, Uses::Plain),
-            (33, 4, 70, Uses::Plain),
-        ] {
+        for &(rows, blocks, tokens, mut uses) in shapes {
+            if extent == Extent::Brief {
+                uses = Uses::Plain;
+            }
             let cols = (blocks * block).min(1536);
             let bands = [Band { layout, rows }];
             shape(gpu, &bands, cols, (tokens, uses), &mut random, cases).await?;

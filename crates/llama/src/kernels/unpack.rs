@@ -172,7 +172,7 @@ fn four(plane: Plane, matrix: u32, start: &str) -> String {
             word("quad * 2u + 1u")
         ),
         Plane::BHalves => format!(
-            "bitcast<vec4<f32>>(vec2<u32>({}, {}).xxyy * vec4<u32>(65536u, 1u, 65536u, 1u) & vec4<u32>(0xffff0000u))",
+            "bitcast<vec4<f32>>((vec2<u32>({}, {}).xxyy * vec4<u32>(65536u, 1u, 65536u, 1u)) & vec4<u32>(0xffff0000u))",
             word("quad * 2u"),
             word("quad * 2u + 1u")
         ),
