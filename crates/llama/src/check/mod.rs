@@ -6,6 +6,7 @@ use model::BackendError;
 
 use crate::gpu::Gpu;
 
+pub mod measure;
 mod operations;
 mod products;
 
