@@ -4,7 +4,7 @@
 //! * [`linear`]: matrices kept quantized, and their products.
 //! * [`network`]: the network, which is a [`model::Network`].
 //! * [`load`]: from a file to the GPU.
-//! * `check` (feature): every kernel against plain arithmetic.
+//! * `check`, `measure` (feature): every kernel against plain arithmetic, and products against the clock.
 
 #[cfg(feature = "check")]
 pub mod check;
@@ -12,6 +12,8 @@ pub mod gpu;
 mod kernels;
 pub mod linear;
 pub mod load;
+#[cfg(feature = "check")]
+pub mod measure;
 pub mod network;
 
 pub use gpu::{Gpu, Spread};

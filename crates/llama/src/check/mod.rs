@@ -6,9 +6,11 @@ use model::BackendError;
 
 use crate::gpu::Gpu;
 
-pub mod measure;
 mod operations;
 mod products;
+
+pub(crate) use operations::{filled, filled_words};
+pub(crate) use products::{LAYOUTS, streams};
 
 /// One comparison.
 #[derive(Clone, Debug)]
@@ -58,14 +60,14 @@ pub async fn all(gpu: &Gpu, extent: Extent) -> Result<Vec<Case>, BackendError> {
 }
 
 /// Reproducible random numbers (xorshift, Marsaglia 2003).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -73,7 +75,7 @@ impl Random {
     }
 
     /// `count` floats between `-range` and `range`.
-    fn floats(&mut self, count: usize, range: f32) -> Vec<f32> {
+    pub(crate) fn floats(&mut self, count: usize, range: f32) -> Vec<f32> {
         (0..count)
             .map(|_| ((self.next() >> 40) as f32 / 8_388_608.0 - 1.0) * range)
             .collect()

@@ -20,13 +20,13 @@ pub(super) async fn all(gpu: &Gpu, cases: &mut Vec<Case>) -> Result<(), BackendE
     choices(gpu, cases).await
 }
 
-pub(super) fn filled(gpu: &Gpu, values: &[f32]) -> Handle {
+pub(crate) fn filled(gpu: &Gpu, values: &[f32]) -> Handle {
     let handle = float_handle(&gpu.floats(values.len()));
     gpu.write(&handle, 0, bytemuck::cast_slice(values));
     handle
 }
 
-pub(super) fn filled_words(gpu: &Gpu, words: &[u32]) -> Handle {
+pub(crate) fn filled_words(gpu: &Gpu, words: &[u32]) -> Handle {
     let handle = word_handle(&gpu.words(words.len()));
     gpu.write(&handle, 0, words);
     handle

@@ -2,7 +2,7 @@
 
 use weights::layout::Layout;
 
-use super::unpack::{functions, has_scales};
+use super::unpack::{has_scales, scale_function, weights_function};
 use super::{Kernel, ROW_GROUP, bindings};
 
 /// `x[token] = table[ids[token]]`, for ids within `first .. first + rows`.
@@ -42,7 +42,7 @@ impl Kernel for Embed {
         }
         buffers.extend([("step", "u32"), ("ids", "u32"), ("x", "vec4<f32>")]);
         format!(
-            "{}{}
+            "{}{}{}
 @compute @workgroup_size({ROW_GROUP}, 1, 1)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
   if (id.x >= {quads}u || id.y >= step[0]) {{ return; }}
@@ -52,7 +52,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 }}
 ",
             bindings(&buffers),
-            functions(layout, cols, 0),
+            scale_function(layout, cols, 0),
+            weights_function(layout, cols, 0),
             quads = cols / 4,
         )
     }

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use weights::layout::Layout;
+use weights::layout::{Layout, Plane};
 
 use super::attention::Heads;
-use super::unpack::{functions, has_scales};
+use super::unpack::{has_scales, scale_function, weights_function};
 use super::{Kernel, bindings, step};
 
 mod lanes;
@@ -129,7 +129,10 @@ impl Product {
             .collect();
         let mut text = bindings(&buffers);
         for matrix in 0..self.matrices() {
-            text.push_str(&functions(self.layout, self.cols, matrix));
+            text.push_str(&scale_function(self.layout, self.cols, matrix));
+            if matches!(self.plan, Plan::Tiles { .. }) {
+                text.push_str(&weights_function(self.layout, self.cols, matrix));
+            }
         }
         text.push_str(&self.finish());
         text
@@ -260,24 +263,26 @@ impl Kernel for Product {
     }
 }
 
-/// The plan for whole rows per invocation.
+/// The plan for whole rows per invocation, by measurement on SwiftShader (`examples/kernels.rs`).
 pub(crate) fn alone(layout: Layout, rows: u32, cols: u32, tokens: u32) -> Plan {
-    // Many rows share what is read of a vector, but all cores should have some.
-    let most = if tokens == 1 { 32 } else { 16 };
-    let rows = (rows / 32).next_power_of_two().clamp(2, most);
+    // Rows share what is read of a vector, but eight invocations of four lanes should have some.
+    let rows = (rows / 32).next_multiple_of(2).clamp(2, 64);
     let tokens = tokens.next_power_of_two().min(4);
-    let units = cols / unit::unit_weights(cols);
-    // As many units as vectors' elements can be kept for.
-    let most = 4 / tokens.min(2);
-    let sizes = match layout.planes().1 {
-        None => [4, 3, 2, 1],
-        Some(_) => [2, 2, 2, 1],
+    // Scales and sums are read once for all units of a turn; with too many of them, the vectors' elements
+    // no longer stay near.
+    let sizes: &[u32] = match layout.planes() {
+        (Plane::Floats, _) => &[1],
+        (Plane::Halves | Plane::BHalves, _) => &[2, 1],
+        _ if tokens > 1 => &[2, 1],
+        (_, Some(_)) => &[4, 2, 1],
+        _ => &[4, 6, 5, 3, 2, 1],
     };
-    let fits = |size: &u32| *size <= most && units.is_multiple_of(*size);
+    let units = cols / unit::unit_weights(cols);
+    let fits = sizes.iter().find(|size| units.is_multiple_of(**size));
     Plan::Rows {
         rows,
         tokens,
-        units: sizes.into_iter().find(fits).unwrap_or(1),
+        units: fits.copied().unwrap_or(1),
     }
 }
 

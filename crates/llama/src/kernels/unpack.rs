@@ -5,8 +5,6 @@
 //! that power instead, once for all rows. That takes no shifts, which emulators do lane by lane.
 //! Everything else calls generated functions that take the weight's place as an argument.
 
-use std::fmt::Write;
-
 use weights::layout::{Layout, Plane};
 
 /// Weights that products unpack at once, where rows are long enough.
@@ -80,9 +78,16 @@ pub(crate) fn flip(plane: Plane) -> u32 {
 }
 
 impl Field {
-    /// The field's bits in the word.
-    pub(crate) fn mask(self, plane: Plane) -> u32 {
-        (u32::MAX >> (32 - plane.bits())) << self.shift
+    /// The field's number from its word; in a plane of bytes the word is [flipped](flip) already.
+    pub(crate) fn value(self, plane: Plane, word: &str) -> String {
+        let mask = (u32::MAX >> (32 - plane.bits())) << self.shift;
+        let flipped = match plane {
+            Plane::Nibbles | Plane::Pairs if self.shift + plane.bits() as u32 == 32 => {
+                format!("({word} ^ {}u)", flip(plane))
+            }
+            _ => word.to_owned(),
+        };
+        format!("f32(bitcast<i32>({flipped} & {mask}u))")
     }
 
     /// What the masked number is to be multiplied with.
@@ -107,28 +112,28 @@ impl Field {
     }
 }
 
-/// Functions of one matrix, whose buffers are `words{matrix}` and `scales{matrix}`:
-/// `scale{matrix}(row, group)` gives scale and minimum of a group, the centre being part of the
-/// minimum; `weights{matrix}(row, quad)` gives four weights in a row.
-pub(crate) fn functions(layout: Layout, cols: u32, matrix: u32) -> String {
-    let mut text = String::new();
-    let (low, high) = layout.planes();
-    let row_words = layout.row_words(cols as usize);
-    let _ = writeln!(
-        text,
-        "fn word{matrix}(at: u32) -> u32 {{ return words{matrix}[at / 4u][at % 4u]; }}"
-    );
-    if has_scales(layout) {
-        let _ = writeln!(
-            text,
-            "fn scale{matrix}(row: u32, group: u32) -> vec2<f32> {{
+/// The function `scale{matrix}(row, group)` of a matrix whose scales are the buffer `scales{matrix}`:
+/// scale and minimum of a group, the centre being part of the minimum. Nothing where there are no scales.
+pub(crate) fn scale_function(layout: Layout, cols: u32, matrix: u32) -> String {
+    if !has_scales(layout) {
+        return String::new();
+    }
+    format!(
+        "fn scale{matrix}(row: u32, group: u32) -> vec2<f32> {{
   let first = row * {}u;
   {}
-}}",
-            layout.row_scales(cols as usize),
-            scale(layout, &format!("scales{matrix}"))
-        );
-    }
+}}
+",
+        layout.row_scales(cols as usize),
+        scale(layout, &format!("scales{matrix}"))
+    )
+}
+
+/// The function `weights{matrix}(row, quad)` of a matrix whose words are the buffer `words{matrix}`:
+/// four weights in a row. It needs the [`scale_function`].
+pub(crate) fn weights_function(layout: Layout, cols: u32, matrix: u32) -> String {
+    let (low, high) = layout.planes();
+    let row_words = layout.row_words(cols as usize);
     let mut q = four(low, matrix, &format!("row * {row_words}u"));
     if let Some(high) = high {
         let start = layout.high_start(cols as usize);
@@ -142,11 +147,13 @@ pub(crate) fn functions(layout: Layout, cols: u32, matrix: u32) -> String {
             group / 4
         ),
     };
-    let _ = writeln!(
-        text,
-        "fn weights{matrix}(row: u32, quad: u32) -> vec4<f32> {{\n  {value}\n}}"
-    );
-    text
+    format!(
+        "fn word{matrix}(at: u32) -> u32 {{ return words{matrix}[at / 4u][at % 4u]; }}
+fn weights{matrix}(row: u32, quad: u32) -> vec4<f32> {{
+  {value}
+}}
+"
+    )
 }
 
 /// Four weights of a plane that starts at word `start`.
@@ -172,7 +179,7 @@ fn four(plane: Plane, matrix: u32, start: &str) -> String {
             word("quad * 2u + 1u")
         ),
         Plane::BHalves => format!(
-            "bitcast<vec4<f32>>((vec2<u32>({}, {}).xxyy * vec4<u32>(65536u, 1u, 65536u, 1u)) & vec4<u32>(0xffff0000u))",
+            "bitcast<vec4<f32>>((vec2<u32>({}, {}).xxyy << vec4<u32>(16u, 0u, 16u, 0u)) & vec4<u32>(0xffff0000u))",
             word("quad * 2u"),
             word("quad * 2u + 1u")
         ),

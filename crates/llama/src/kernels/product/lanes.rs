@@ -9,7 +9,7 @@ impl Product {
     /// Each lane takes every so many units of the rows it shares; neighbours read neighbouring words.
     /// What they found is added up, first within subgroups and then through workgroup memory.
     pub(super) fn shared_rows(&self, rows: u32, lanes: u32, subgroup: u32) -> String {
-        let turn = Turn::new(self, 1, 1, false);
+        let turn = Turn::new(self, 1, 1);
         let matrices = self.matrices();
         let last = self.rows - 1;
         let subgroup = subgroup.min(lanes);

@@ -10,7 +10,7 @@ impl Product {
     /// the vectors' elements and then loops over the rows. The loop stays one, since an emulator's
     /// compiler takes long for long texts and runs out of registers.
     pub(super) fn whole_rows(&self, rows: u32, tokens: u32, units: u32) -> String {
-        let turn = Turn::new(self, units, tokens, true);
+        let turn = Turn::new(self, units, tokens);
         let mut text = self.head();
         let matrices = self.matrices();
         let last = self.rows - 1;
@@ -22,7 +22,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (first_row > {last}u) {{ return; }}
   let first_token = group.y * {tokens}u;"
         );
-        turn.masks(&mut text);
         // Tokens and rows past the end repeat the last one; their results are not stored.
         for token in 0..tokens {
             let _ = writeln!(

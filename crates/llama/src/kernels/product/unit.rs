@@ -20,8 +20,6 @@ pub(super) struct Turn {
     /// Vectors.
     tokens: u32,
     norm: bool,
-    /// Whether masks are variables: an emulator loads constants anew each time they are used.
-    variables: bool,
 }
 
 const LETTERS: [&str; 4] = ["x", "y", "z", "w"];
@@ -33,7 +31,7 @@ pub(super) fn unit_weights(cols: u32) -> u32 {
 }
 
 impl Turn {
-    pub(super) fn new(product: &Product, units: u32, tokens: u32, variables: bool) -> Self {
+    pub(super) fn new(product: &Product, units: u32, tokens: u32) -> Self {
         let unit = unit_weights(product.cols);
         Self {
             layout: product.layout,
@@ -42,7 +40,6 @@ impl Turn {
             unit,
             tokens,
             norm: product.norm.is_some(),
-            variables,
         }
     }
 
@@ -75,35 +72,6 @@ impl Turn {
     /// Words that a turn takes from a plane of a row.
     fn words(&self, plane: Plane) -> u32 {
         self.weights * plane.bits() as u32 / 32
-    }
-
-    /// Declares the masks, before the loop.
-    pub(super) fn masks(&self, text: &mut String) {
-        if !self.variables {
-            return;
-        }
-        // Nothing that a compiler could know to be one.
-        text.push_str("  let one = select(1u, 2u, step[0] == 0u);\n");
-        for (plane, name) in self.planes().filter(|(plane, _)| is_packed(*plane)) {
-            for field in fields(plane, 0) {
-                let (shift, mask) = (field.shift, field.mask(plane));
-                let _ = writeln!(text, "  let {}mask{shift} = {mask}u * one;", name.letter());
-            }
-            let _ = writeln!(
-                text,
-                "  let {}flip = {}u * one;",
-                name.letter(),
-                flip(plane)
-            );
-        }
-    }
-
-    fn mask(&self, plane: Plane, name: Name, field: Field) -> String {
-        if self.variables {
-            format!("{}mask{}", name.letter(), field.shift)
-        } else {
-            format!("{}u", field.mask(plane))
-        }
     }
 
     /// Reads the vectors' elements of the turn, and makes of them what all rows need.
@@ -275,37 +243,41 @@ impl Turn {
 
     /// Adds the products of a row with the vectors to the variables `sum0`, `sum1` and so on.
     pub(super) fn dot(&self, text: &mut String, matrix: u32, row: &str) {
-        self.read_words(text, matrix, row);
+        let row_quads = self.layout.row_words(self.cols as usize) / 4;
+        let _ = writeln!(text, "      let quads = {row} * {row_quads}u;");
         self.read_scales(text, matrix, row);
-        for group in 0..self.groups() {
-            self.dot_group(text, group);
+        let per_unit = self.unit / self.group();
+        for unit in 0..self.weights / self.unit {
+            self.read_words(text, matrix, unit);
+            for group in unit * per_unit..(unit + 1) * per_unit {
+                self.dot_group(text, group);
+            }
         }
     }
 
-    fn read_words(&self, text: &mut String, matrix: u32, row: &str) {
-        let row_quads = self.layout.row_words(self.cols as usize) / 4;
-        let _ = writeln!(text, "      let quads = {row} * {row_quads}u;");
+    /// Reads the words that `unit` is the first to need: as late as possible, so that few are kept.
+    fn read_words(&self, text: &mut String, matrix: u32, unit: u32) {
         for (plane, name) in self.planes() {
-            let (letter, words) = (name.letter(), self.words(plane));
-            let flipped = if self.variables && is_packed(plane) {
-                format!("{letter}flip")
-            } else {
-                format!("{}u", flip(plane))
+            let letter = name.letter();
+            let per_unit = self.unit * plane.bits() as u32 / 32;
+            let flipped = match plane {
+                Plane::Bytes => format!(" ^ vec4<u32>({}u)", flip(plane)),
+                _ => String::new(),
             };
-            if words % 4 == 0 {
-                for quad in 0..words / 4 {
+            for word in unit * per_unit..(unit + 1) * per_unit {
+                if self.words(plane) % 4 != 0 {
+                    // Fewer than four words a turn, or an odd number: each by itself.
                     let _ = writeln!(
                         text,
-                        "      let {letter}w{quad} = words{matrix}[quads + {letter}at + {quad}u] ^ vec4<u32>({flipped});"
+                        "      let {letter}s{word} = words{matrix}[quads + {letter}quad{word}][{letter}part{word}];"
+                    );
+                } else if word % 4 == 0 {
+                    let quad = word / 4;
+                    let _ = writeln!(
+                        text,
+                        "      let {letter}w{quad} = words{matrix}[quads + {letter}at + {quad}u]{flipped};"
                     );
                 }
-                continue;
-            }
-            for word in 0..words {
-                let _ = writeln!(
-                    text,
-                    "      let {letter}s{word} = words{matrix}[quads + {letter}quad{word}][{letter}part{word}] ^ {flipped};"
-                );
             }
         }
     }
@@ -423,52 +395,35 @@ impl Turn {
     }
 
     fn dot_group(&self, text: &mut String, group: u32) {
-        // With one vector two chains of additions, so that they overlap.
-        let chains = if self.tokens == 1 { 2 } else { 1 };
         text.push_str("      {\n");
         for token in 0..self.tokens {
-            for chain in 0..chains {
-                let start = if chain == 0 {
-                    format!("fixed{token}_{group}")
-                } else {
-                    "0.0".to_owned()
-                };
-                let _ = writeln!(text, "        var p{token}_{chain} = {start};");
-            }
+            let _ = writeln!(text, "        var p{token} = fixed{token}_{group};");
         }
         for (plane, name) in self.planes() {
-            for (index, (weight, value)) in self.values(plane, name, group).iter().enumerate() {
-                let (quad, part) = (weight / 4, LETTERS[*weight as usize % 4]);
-                let (chain, letter) = (index % chains, name.letter());
+            let letter = name.letter();
+            for (weight, value) in self.values(plane, name, group) {
+                let (quad, part) = (weight / 4, LETTERS[weight as usize % 4]);
                 if self.tokens == 1 {
-                    let _ = writeln!(
-                        text,
-                        "        p0_{chain} += {value} * {letter}0_{quad}.{part};"
-                    );
+                    let _ = writeln!(text, "        p0 += {value} * {letter}0_{quad}.{part};");
                     continue;
                 }
                 let _ = writeln!(text, "        {{\n          let f = {value};");
                 for token in 0..self.tokens {
                     let _ = writeln!(
                         text,
-                        "          p{token}_0 += f * {letter}{token}_{quad}.{part};"
+                        "          p{token} += f * {letter}{token}_{quad}.{part};"
                     );
                 }
                 text.push_str("        }\n");
             }
         }
         for token in 0..self.tokens {
-            let p = if chains == 2 {
-                format!("(p{token}_0 + p{token}_1)")
-            } else {
-                format!("p{token}_0")
-            };
             let value = if !has_scales(self.layout) {
-                p
+                format!("p{token}")
             } else if has_minimum(self.layout) {
-                format!("a{group} * {p} + b{group} * total{token}_{group}")
+                format!("a{group} * p{token} + b{group} * total{token}_{group}")
             } else {
-                format!("a{group} * {p}")
+                format!("a{group} * p{token}")
             };
             let _ = writeln!(text, "        sum{token} += {value};");
         }
@@ -485,11 +440,7 @@ impl Turn {
             let text = self.word(plane, name, word);
             if is_packed(plane) {
                 for field in fields(plane, word % per_unit) {
-                    let mask = self.mask(plane, name, field);
-                    all.push((
-                        unit + field.weight,
-                        format!("f32(bitcast<i32>({text} & {mask}))"),
-                    ));
+                    all.push((unit + field.weight, field.value(plane, &text)));
                 }
                 continue;
             }
