@@ -23,7 +23,7 @@ for (const choice of ["automatic", "cpu", "gpu"]) {
       `${choice}: engine fetched and model ready after ${(ready - start).toFixed(0)} ms, first token ` +
         `${(first - ready).toFixed(0)} ms after Generate as seen from outside, ${shown} as the page shows it`,
     );
-    // Generate is there once the model is loaded, its kernels compiled.
-    if (choice === "automatic") expect(first - ready).toBeLessThan(1_500);
+    // All of it: the engine is fetched, compiled and given the model, and then asked to generate.
+    if (choice === "automatic") expect(first - start).toBeLessThan(1_500);
   });
 }
