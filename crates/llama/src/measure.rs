@@ -161,7 +161,7 @@ impl<'a> Bench<'a> {
             one: step(1),
             many: step(TOKENS as u32),
             x: filled(gpu, &random.floats(TOKENS * cols, 1.0)),
-            y: filled(gpu, &vec![0.0; TOKENS * rows.max(READERS as usize)]),
+            y: filled(gpu, &vec![0.0; (TOKENS * rows).max(1 << 18)]),
         })
     }
 
@@ -180,11 +180,24 @@ impl<'a> Bench<'a> {
         let unused = y.size_in_used() - 16;
         self.gpu.read(&y.offset_end(unused)).await?;
         let time = now() - start;
-        // The share of the rows that a tile takes is made up for.
+        // What tiles and readers leave out is made up for.
         Ok(match kind {
             Kind::Tile => time * self.rows as f64 / self.rows.min(1024) as f64,
+            Kind::Read => {
+                let read: f64 = self.reads().iter().map(|(kernel, _)| kernel.bytes()).sum();
+                time * self.matrix.bytes() as f64 / read
+            }
             _ => time,
         })
+    }
+
+    fn reads(&self) -> Vec<(Read, &Handle)> {
+        let buffers = [&self.words, &self.scales].into_iter();
+        let quads = |buffer: &Handle| (buffer.size_in_used() / 16) as u32;
+        buffers
+            .filter(|buffer| quads(buffer) >= READ_GROUP * READ_AT_ONCE)
+            .map(|buffer| (Read::new(quads(buffer), self.gpu.spread()), buffer))
+            .collect()
     }
 
     fn launch(&self, kind: Kind) {
@@ -206,18 +219,9 @@ impl<'a> Bench<'a> {
                     .forward(gpu, &input(&self.many), &output, TOKENS);
             }
             Kind::Read => {
-                let quads = |handle: &Handle| (handle.size_in_used() / 16) as u32;
-                let words = Read {
-                    quads: quads(&self.words),
-                    spread: gpu.spread(),
-                };
-                gpu.launch(words, [READERS / READ_GROUP, 1, 1], &[&self.words, y]);
-                if quads(&self.scales) > 0 {
-                    let scales = Read {
-                        quads: quads(&self.scales),
-                        spread: gpu.spread(),
-                    };
-                    gpu.launch(scales, [READERS / READ_GROUP, 1, 1], &[&self.scales, y]);
+                for (kernel, buffer) in self.reads() {
+                    let groups = [kernel.readers / READ_GROUP, 1, 1];
+                    gpu.launch(kernel, groups, &[buffer, y]);
                 }
             }
             Kind::Plain => {
@@ -243,16 +247,38 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Invocations that read, and those of a workgroup.
-const READERS: u32 = 4096;
-const READ_GROUP: u32 = 64;
+/// Invocations of a workgroup that reads.
+const READ_GROUP: u32 = 16;
+/// Quads that an invocation reads at once.
+const READ_AT_ONCE: u32 = 8;
 
 /// Reads a buffer: each invocation a piece of its own where it works alone, neighbours neighbouring
 /// quads on a GPU. Buffers: words, y.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Read {
-    quads: u32,
+    readers: u32,
+    turns: u32,
     spread: Spread,
+}
+
+impl Read {
+    /// Whole turns of all readers; what is left over is not read.
+    fn new(quads: u32, spread: Spread) -> Self {
+        let readers = match spread {
+            Spread::Rows => (quads / 64).clamp(READ_GROUP, 4096),
+            Spread::Lanes => (quads / READ_AT_ONCE).clamp(READ_GROUP, 1 << 18),
+        };
+        let readers = readers / READ_GROUP * READ_GROUP;
+        Self {
+            readers,
+            turns: (quads / readers / READ_AT_ONCE).max(1),
+            spread,
+        }
+    }
+
+    fn bytes(&self) -> f64 {
+        f64::from(self.readers) * f64::from(self.turns * READ_AT_ONCE * 16)
+    }
 }
 
 impl Kernel for Read {
@@ -261,15 +287,18 @@ impl Kernel for Read {
     }
 
     fn wgsl(&self) -> String {
-        // Whole turns of eight quads; what is left over is read once more or not at all.
-        let turns = (self.quads / READERS / 8).max(1);
-        let (start, next) = match self.spread {
-            Spread::Rows => (format!("id.x * {}u", turns * 8), "1u".to_owned()),
-            Spread::Lanes => ("id.x".to_owned(), format!("{READERS}u")),
+        let Self {
+            readers,
+            turns,
+            spread,
+        } = *self;
+        let (start, next) = match spread {
+            Spread::Rows => (format!("id.x * {}u", turns * READ_AT_ONCE), 1),
+            Spread::Lanes => ("id.x".to_owned(), readers),
         };
         let mut reads = String::new();
-        for i in 0..8 {
-            reads.push_str(&format!("    all |= words[at + {i}u * {next}];\n"));
+        for i in 0..READ_AT_ONCE {
+            reads.push_str(&format!("    all |= words[at + {}u];\n", i * next));
         }
         format!(
             "{}
@@ -278,12 +307,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
   var all = vec4<u32>();
   var at = {start};
   for (var turn = 0u; turn < {turns}u; turn++) {{
-{reads}    at += 8u * {next};
+{reads}    at += {}u;
   }}
   y[id.x] = all.x | all.y | all.z | all.w;
 }}
 ",
-            bindings(&[("words", "vec4<u32>"), ("y", "u32")])
+            bindings(&[("words", "vec4<u32>"), ("y", "u32")]),
+            READ_AT_ONCE * next,
         )
     }
 }
@@ -304,22 +334,17 @@ impl Plain {
         let part = |quad: usize, word: usize, value: &str, at: usize| {
             let letter = ["x", "y", "z", "w"][word];
             let value = value.replace("word", &format!("w{quad}.{letter}"));
-            format!("    part += dot({value}, x[block * 8u + {at}u]);\n")
+            format!("    sum += dot(vec4<f32>({value}) * s.x + s.y, x[block * 8u + {at}u]);\n")
         };
-        let mut text = String::new();
+        let mut text = "    let s = scale0(row, block);\n".to_owned();
         match self.layout.planes() {
             (Plane::Nibbles, None) => {
                 text.push_str(&format!(
                     "    let w0 = words0[row * {row_quads}u + block];\n"
                 ));
                 for word in 0..4 {
-                    text.push_str(&part(
-                        0,
-                        word,
-                        "vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu))",
-                        word,
-                    ));
-                    let high = "vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu))";
+                    text.push_str(&part(0, word, "unpack4xU8(word & 0x0f0f0f0fu)", word));
+                    let high = "unpack4xU8((word >> 4u) & 0x0f0f0f0fu)";
                     text.push_str(&part(0, word, high, word + 4));
                 }
             }
@@ -329,8 +354,7 @@ impl Plain {
                         "    let w{quad} = words0[row * {row_quads}u + block * 2u + {quad}u];\n"
                     ));
                     for word in 0..4 {
-                        let at = quad * 4 + word;
-                        text.push_str(&part(quad, word, "vec4<f32>(unpack4xI8(word))", at));
+                        text.push_str(&part(quad, word, "unpack4xI8(word)", quad * 4 + word));
                     }
                 }
             }
@@ -342,13 +366,6 @@ impl Plain {
                 .to_owned();
             }
         }
-        text.push_str(
-            "    var total = 0.0;
-    for (var i = 0u; i < 8u; i++) { total += dot(x[block * 8u + i], vec4<f32>(1.0)); }
-    let s = scale0(row, block);
-    sum += part * s.x + total * s.y;
-",
-        );
         text
     }
 }
@@ -372,7 +389,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
   if (row >= {}u) {{ return; }}
   var sum = 0.0;
   for (var block = 0u; block < {}u; block++) {{
-    var part = 0.0;
 {}  }}
   y[row] = sum;
 }}

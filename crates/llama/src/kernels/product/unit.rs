@@ -265,7 +265,7 @@ impl Turn {
                 _ => String::new(),
             };
             for word in unit * per_unit..(unit + 1) * per_unit {
-                if self.words(plane) % 4 != 0 {
+                if !self.words(plane).is_multiple_of(4) {
                     // Fewer than four words a turn, or an odd number: each by itself.
                     let _ = writeln!(
                         text,
