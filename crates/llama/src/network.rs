@@ -140,8 +140,8 @@ impl Cache {
         (self.keys.len() * 2 * self.row * 4) as u64
     }
 
-    /// Makes room for `tokens` positions, and somewhat more so that growing stays rare. Buffers are
-    /// replaced one by one, so that at most one of them is there twice.
+    /// Makes room for `tokens` positions, and somewhat more so that growing stays rare. The old buffers
+    /// are kept until all are copied, so that a failure leaves the cache as it was.
     async fn grow(&mut self, gpu: &Gpu, tokens: usize, most: usize) -> Result<(), BackendError> {
         let step = (self.capacity / 2).next_multiple_of(GROWTH);
         let capacity = (self.capacity + step).max(tokens.next_multiple_of(GROWTH));
