@@ -2,7 +2,7 @@
 //!
 //! The page posts [`Request`]s, the worker answers with [`Event`]s; both travel through
 //! `serde-wasm-bindgen`. Weights never cross it. A local file crosses as the browser's own `File`
-//! handle beside the request (see [`Source::File`]), which is a reference, not a copy.
+//! handle beside the request (see [`Source::Files`]), which is a reference, not a copy.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,22 +17,34 @@ pub enum Request {
     /// Get the processor ready without loading anything. Answered by [`Event::Processor`] or
     /// [`Event::Failed`].
     Probe,
-    /// Load a model; a loaded one is dropped first. Answered by [`Event::Progress`]es, then
-    /// [`Event::Loaded`] or [`Event::Failed`].
-    Load {
-        /// Where the bytes are.
+    /// Read a model's headers and say what loading it would take. Answered by [`Event::Checked`],
+    /// [`Event::Choices`] or [`Event::Failed`].
+    Check {
+        /// Where the model is.
         source: Source,
-        /// Longest context in tokens that the session may reach.
-        context: u32,
-        /// Keep keys and values in half precision on the GPU: half the memory, and rounding errors of
-        /// about one in two thousand.
-        half_cache: bool,
+        /// For whom.
+        sides: Sides,
+        /// How it is to be loaded.
+        options: LoadOptions,
+    },
+    /// Load a model for one side or both; what these sides had is dropped first. Answered by
+    /// [`Event::Progress`]es and [`Event::Pieces`], then [`Event::Loaded`] or [`Event::Failed`].
+    Load {
+        /// Where the model is.
+        source: Source,
+        /// For whom.
+        sides: Sides,
+        /// How.
+        options: LoadOptions,
     },
     /// Continue a prompt. Answered by [`Event::Prompt`], [`Event::Token`]s and one
     /// [`Event::Finished`] or [`Event::Failed`].
     Generate {
         /// Chosen by the page; every answer to this request carries it.
         job: u32,
+        /// Whose model is to continue. Where it had to make room for the other side's, it is read again
+        /// first.
+        side: Side,
         /// What to continue.
         prompt: Prompt,
         /// How the next token is chosen.
@@ -43,8 +55,10 @@ pub enum Request {
         /// nothing. Costs a read of all logits per token.
         alternatives: u32,
     },
-    /// Measure the loaded model. Answered by [`Event::Measured`] or [`Event::Failed`].
+    /// Measure a side's model. Answered by [`Event::Measured`] or [`Event::Failed`].
     Measure {
+        /// Whose.
+        side: Side,
         /// Tokens of the prompt.
         prompt_tokens: u32,
         /// Tokens to decode after it.
@@ -52,11 +66,72 @@ pub enum Request {
     },
     /// Stop a running generation or a running load as soon as possible.
     Stop,
-    /// Drop the model and free its memory.
-    Unload,
+    /// Drop the models of these sides and free their memory. Answered by [`Event::Unloaded`].
+    Unload {
+        /// Whose.
+        sides: Sides,
+    },
+    /// List what is kept in this browser. Answered by [`Event::Kept`].
+    List,
+    /// Delete a kept model. Answered by [`Event::Kept`] or [`Event::Failed`].
+    Delete {
+        /// Its key, from [`Event::Kept`].
+        key: String,
+    },
 }
 
-/// Where a model file is.
+/// One of the two sides of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Side {
+    /// The left one.
+    A,
+    /// The right one.
+    B,
+}
+
+/// Which sides something is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Sides {
+    /// The left one.
+    A,
+    /// The right one.
+    B,
+    /// Both share it.
+    Both,
+}
+
+impl Sides {
+    /// Whether this side is among them.
+    pub fn has(self, side: Side) -> bool {
+        match self {
+            Self::Both => true,
+            Self::A => side == Side::A,
+            Self::B => side == Side::B,
+        }
+    }
+}
+
+/// How a model is to be loaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadOptions {
+    /// Quantize while reading, by the name of a recipe (`q4`, `q8`; see `model::convert`). `None` takes
+    /// the weights as they are.
+    pub recipe: Option<String>,
+    /// Longest context in tokens that the session may reach.
+    pub context: u32,
+    /// Keep keys and values in half precision on the GPU: half the memory, and rounding errors of about
+    /// one in two thousand.
+    pub half_cache: bool,
+    /// Keep the model in the browser's storage.
+    pub keep: bool,
+    /// Bytes that models may take together, where the person has set a limit.
+    pub memory_limit: Option<u64>,
+}
+
+/// Where a model is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -64,17 +139,47 @@ pub enum Request {
     tag = "type"
 )]
 pub enum Source {
-    /// An http(s) address, absolute or relative to the page.
+    /// An http(s) address, absolute or relative to the page: of a GGUF file, of our `model.json`, or of
+    /// a `config.json` with safetensors beside it.
     Url {
         /// The address.
         url: String,
+        /// An access token, sent to that origin alone.
+        token: Option<Token>,
     },
-    /// A local file: its handle travels beside the request, as the property `file` of the posted
-    /// object.
-    File {
-        /// Name as the browser reports it, for messages only.
-        name: String,
+    /// A repository of the Hugging Face hub.
+    Hub {
+        /// `owner/name`.
+        repository: String,
+        /// Branch, tag or commit; `None` for `main`.
+        revision: Option<String>,
+        /// Which of its files, where it holds several models.
+        file: Option<String>,
+        /// An access token for gated repositories, sent to the hub alone.
+        token: Option<Token>,
     },
+    /// Local files: their handles travel beside the request, as the property `files` of the posted
+    /// object, an array in the order of `names`.
+    Files {
+        /// Names as the browser reports them; within a picked folder relative to it.
+        names: Vec<String>,
+    },
+    /// A model kept in this browser.
+    Kept {
+        /// Its key, from [`Event::Kept`].
+        key: String,
+    },
+}
+
+/// An access token. It shows itself to nobody but serde.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
 }
 
 /// What a generation continues.
@@ -133,6 +238,16 @@ pub enum Event {
         /// Its description.
         processor: Processor,
     },
+    /// What a checked model would take.
+    Checked {
+        /// The figures.
+        preflight: Box<Preflight>,
+    },
+    /// A repository or folder holds several models: one is to be chosen, as [`Source::Hub`]'s `file`.
+    Choices {
+        /// The models.
+        choices: Vec<ModelChoice>,
+    },
     /// A load goes on.
     Progress {
         /// What is being done.
@@ -144,10 +259,31 @@ pub enum Event {
         /// Seconds since the load began.
         seconds: f64,
     },
-    /// The model is ready.
+    /// How the pieces of a model are doing that is read piece by piece.
+    Pieces {
+        /// The figures.
+        pieces: Pieces,
+    },
+    /// A model is ready.
     Loaded {
+        /// For whom.
+        sides: Sides,
         /// Its description.
-        model: ModelInfo,
+        model: Box<ModelInfo>,
+    },
+    /// Where the sides' models are; told whenever that changes.
+    Residence {
+        /// Side A's model.
+        a: Residence,
+        /// Side B's model.
+        b: Residence,
+    },
+    /// What is kept in this browser.
+    Kept {
+        /// Models, the one last used first.
+        models: Vec<KeptModel>,
+        /// The storage; `Err` says why there is none.
+        storage: Result<Storage, String>,
     },
     /// The prompt as the model sees it.
     Prompt {
@@ -189,8 +325,11 @@ pub enum Event {
         /// The figures.
         measures: Measures,
     },
-    /// The model was dropped on request.
-    Unloaded,
+    /// Models were dropped on request.
+    Unloaded {
+        /// Whose.
+        sides: Sides,
+    },
     /// A request could not be carried out. The worker stays usable.
     Failed {
         /// Which generation, when it was one.
@@ -294,14 +433,229 @@ pub enum Stage {
     Kernels,
 }
 
+/// What loading a model would take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preflight {
+    /// Name of the model.
+    pub name: String,
+    /// What it is, as in `GGUF, Q4_K_M`.
+    pub label: String,
+    /// Its licence, if it states one.
+    pub licence: Option<Licence>,
+    /// Parameters.
+    pub parameters: u64,
+    /// Bytes that are still to be fetched.
+    pub download_bytes: u64,
+    /// Bytes of it that are kept in this browser already.
+    pub kept_bytes: u64,
+    /// Bytes that it takes in storage when all of it is kept.
+    pub storage_bytes: u64,
+    /// Bytes of memory for weights.
+    pub weight_bytes: u64,
+    /// Bytes of memory for keys and values of a full context.
+    pub cache_bytes: u64,
+    /// Bytes of memory for everything else.
+    pub workspace_bytes: u64,
+    /// Bytes that the other side's model takes, where it stays.
+    pub other_bytes: u64,
+    /// Longest context in tokens that was asked for.
+    pub context: u32,
+    /// The longest context that the model was made for.
+    pub model_context: u32,
+    /// The largest tensor.
+    pub largest: LargestTensor,
+    /// Bytes of memory that there are: the person's limit, else what the browser tells of the device;
+    /// `None` when it tells nothing.
+    pub memory: Option<u64>,
+    /// The storage; `Err` says why there is none.
+    pub storage: Result<Storage, String>,
+    /// Everything that speaks against it, the worst first. With a refusal, loading fails.
+    pub findings: Vec<Finding>,
+    /// What would fit instead, where this does not.
+    pub offers: Vec<Offer>,
+}
+
+impl Preflight {
+    /// Bytes of memory in all.
+    pub fn total_bytes(&self) -> u64 {
+        self.weight_bytes + self.cache_bytes + self.workspace_bytes
+    }
+}
+
+/// The largest tensor of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LargestTensor {
+    /// Its name.
+    pub name: String,
+    /// Its bytes on the device.
+    pub bytes: u64,
+    /// Into how many bindings it is split.
+    pub parts: u32,
+    /// The largest binding in bytes; 0 where there are none.
+    pub max_binding: u64,
+}
+
+/// Something that speaks against loading a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// Whether it cannot be loaded at all.
+    pub refuses: bool,
+    /// What and why.
+    pub message: String,
+}
+
+/// What would fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "type"
+)]
+pub enum Offer {
+    /// A shorter context, in tokens.
+    Context {
+        /// Tokens.
+        context: u32,
+        /// Bytes of memory then.
+        total_bytes: u64,
+    },
+    /// A smaller quantization.
+    Recipe {
+        /// Name of the recipe.
+        recipe: String,
+        /// Bytes of memory then.
+        total_bytes: u64,
+    },
+    /// Keys and values in half precision.
+    HalfCache {
+        /// Bytes of memory then.
+        total_bytes: u64,
+    },
+    /// A smaller model.
+    SmallerModel,
+}
+
+/// A model among several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelChoice {
+    /// Its file, to name in the next request.
+    pub file: String,
+    /// What it is, as in `GGUF, Q4_K_M`.
+    pub label: String,
+    /// Its size in bytes, if known.
+    pub bytes: Option<u64>,
+}
+
+/// A licence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Licence {
+    /// Its name, as in `Llama 3.1 Community License`.
+    pub name: String,
+    /// Where its text is.
+    pub link: Option<String>,
+    /// What has to be shown, as in `Built with Llama`.
+    pub attribution: Option<String>,
+}
+
+/// Where a side's model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Residence {
+    /// It has none.
+    Empty,
+    /// In memory.
+    Resident,
+    /// It made room for the other side's and is read again when it is needed.
+    Away,
+}
+
+/// How the pieces of a model are doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pieces {
+    /// Pieces in all.
+    pub total: u32,
+    /// Pieces whose checksum was found right in this load.
+    pub verified: u32,
+    /// The piece whose checksum is being computed, from 0.
+    pub hashing: Option<u32>,
+    /// The piece that is arriving.
+    pub arriving: Option<Arriving>,
+    /// Pieces that are complete in the browser's storage.
+    pub kept: u32,
+    /// Why what arrives is not kept, where it is not.
+    pub not_kept: Option<String>,
+    /// Bytes that came over the network in this load.
+    pub fetched: u64,
+}
+
+/// A piece on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Arriving {
+    /// Which, from 0.
+    pub piece: u32,
+    /// Bytes that are here.
+    pub done: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A model in the browser's storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptModel {
+    /// Names it in requests.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// What it is, as in `GGUF, Q4_K_M`.
+    pub label: String,
+    /// Where it came from.
+    pub origin: String,
+    /// Bytes that are here.
+    pub bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Complete pieces.
+    pub pieces: u32,
+    /// Pieces in all.
+    pub total_pieces: u32,
+    /// Milliseconds since 1970 of its last use.
+    pub last_used: f64,
+    /// Why it cannot be used, where it is damaged or of another version of this program.
+    pub trouble: Option<String>,
+}
+
+/// The browser's storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Bytes that this site uses.
+    pub used: u64,
+    /// Bytes that the browser offers it in all.
+    pub quota: u64,
+    /// Whether the browser promises not to clear it on its own.
+    pub persistent: bool,
+}
+
 /// A loaded model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelInfo {
     /// Name from the file's metadata, else the file name.
     pub name: String,
-    /// Licence as the file states it, if it does.
-    pub licence: Option<String>,
+    /// What it is, as in `GGUF, Q4_K_M`.
+    pub label: String,
+    /// Licence as the model states it, if it does.
+    pub licence: Option<Licence>,
+    /// Key of the kept model, where it is kept whole.
+    pub key: Option<String>,
     /// Parameters.
     pub parameters: u64,
     /// Count of tensors per type, as in `Q4_1 × 210`.
@@ -378,6 +732,8 @@ pub enum FailureKind {
     Device,
     /// The GPU or the tab has no memory left.
     Memory,
+    /// The browser's storage is full, refused or damaged.
+    Storage,
     /// The address or file could not be read.
     Network,
     /// The file is not what it should be.
