@@ -607,7 +607,7 @@ pub struct Arriving {
 }
 
 /// A model in the browser's storage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptModel {
     /// Names it in requests.
