@@ -27,7 +27,7 @@ pub mod network;
 mod product;
 mod simd;
 
-pub use load::load;
+pub use load::{estimate, load};
 pub use network::{Arithmetic, CpuNetwork};
 
 /// The vector instructions that the kernels use here.

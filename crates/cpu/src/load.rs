@@ -1,11 +1,11 @@
 //! A file into a [`CpuNetwork`].
 
 use model::plan::BlockPart;
-use model::{LoadError, Plan, Role, Sink, Tensor, stream};
+use model::{Estimate, LoadError, Plan, Role, Sink, Tensor, stream};
 use weights::ByteSource;
 
-use crate::matrix::{Matrix, reserve};
-use crate::network::{Arithmetic, CpuNetwork, Layer, Weights};
+use crate::matrix::{self, Matrix, reserve};
+use crate::network::{self, Arithmetic, CpuNetwork, Layer, Weights};
 
 /// Reads a model from `source` as `plan` says, a few MiB at a time.
 ///
@@ -35,6 +35,45 @@ pub async fn load<S: ByteSource>(
     };
     Ok(CpuNetwork::new(config, weights, arithmetic)?)
 }
+
+/// What the model of `plan` would take.
+///
+/// # Errors
+/// [`model::BackendError::Fault`] for a type that has no kernels.
+pub fn estimate(plan: &Plan) -> Result<Estimate, LoadError> {
+    let config = &plan.config;
+    let mut weights = 0;
+    let mut largest = ("", 0);
+    for tensor in &plan.tensors {
+        let bytes = match tensor.role {
+            Role::RopeDivisors => continue,
+            role if is_vector(role) => 4 * tensor.cols as u64,
+            _ => matrix::memory(tensor.kind, tensor.rows, tensor.cols)?,
+        };
+        weights += bytes;
+        if bytes > largest.1 {
+            largest = (&tensor.name, bytes);
+        }
+    }
+    let (cache_per_token, workspace) = network::estimate(config)?;
+    Ok(Estimate {
+        weights,
+        cache_per_token,
+        workspace,
+        largest: largest.0.to_owned(),
+        largest_bytes: largest.1,
+        largest_parts: 1,
+        most_tokens: None,
+        most_bytes: MOST_BYTES,
+    })
+}
+
+/// What a 32-bit memory has room for beside the program itself.
+#[cfg(target_pointer_width = "32")]
+const MOST_BYTES: Option<u64> = Some((4 << 30) - (128 << 20));
+/// There is no such limit.
+#[cfg(not(target_pointer_width = "32"))]
+const MOST_BYTES: Option<u64> = None;
 
 /// The tensors that have come so far.
 struct Parts {

@@ -71,6 +71,51 @@ macro_rules! with_panels {
 }
 pub(crate) use with_panels;
 
+impl Panels {
+    /// No weights of this type yet.
+    fn new(kind: BlockType) -> Result<Self, BackendError> {
+        Ok(match kind {
+            BlockType::F32 => Self::F32(Vec::new()),
+            BlockType::F16 => Self::F16(Vec::new()),
+            BlockType::BF16 => Self::Bf16(Vec::new()),
+            BlockType::Q4_0 => Self::Q4_0(Vec::new()),
+            BlockType::Q4_1 => Self::Q4_1(Vec::new()),
+            BlockType::Q5_0 => Self::Q5_0(Vec::new()),
+            BlockType::Q5_1 => Self::Q5_1(Vec::new()),
+            BlockType::Q8_0 => Self::Q8_0(Vec::new()),
+            BlockType::Q2_K => Self::Q2K(Vec::new()),
+            BlockType::Q3_K => Self::Q3K(Vec::new()),
+            BlockType::Q4_K => Self::Q4K(Vec::new()),
+            BlockType::Q5_K => Self::Q5K(Vec::new()),
+            BlockType::Q6_K => Self::Q6K(Vec::new()),
+            other => {
+                let message = format!("weights of type {other} have no kernels here");
+                return Err(BackendError::Fault(message));
+            }
+        })
+    }
+}
+
+/// Blocks of eight rows that hold a matrix.
+fn blocks(kind: BlockType, rows: usize, cols: usize) -> usize {
+    rows.div_ceil(PANEL) * (cols / kind.block_len())
+}
+
+/// Bytes that a matrix is going to hold.
+///
+/// # Errors
+/// [`BackendError::Fault`] for a type that has no kernels.
+pub fn memory(kind: BlockType, rows: usize, cols: usize) -> Result<u64, BackendError> {
+    let blocks = blocks(kind, rows, cols) as u64;
+    let panels = Panels::new(kind)?;
+    Ok(with_panels!(
+        &panels,
+        _none as _Block,
+        blocks * size_of::<_Block>() as u64,
+        blocks * size_of::<_Block>() as u64
+    ))
+}
+
 /// Weights of a linear layer, `rows × cols`.
 #[derive(Debug)]
 pub struct Matrix {
@@ -89,26 +134,8 @@ impl Matrix {
     /// # Errors
     /// [`BackendError::Memory`]; [`BackendError::Fault`] for a type that has no kernels.
     pub fn new(kind: BlockType, rows: usize, cols: usize) -> Result<Self, BackendError> {
-        let blocks = rows.div_ceil(PANEL) * (cols / kind.block_len());
-        let mut panels = match kind {
-            BlockType::F32 => Panels::F32(Vec::new()),
-            BlockType::F16 => Panels::F16(Vec::new()),
-            BlockType::BF16 => Panels::Bf16(Vec::new()),
-            BlockType::Q4_0 => Panels::Q4_0(Vec::new()),
-            BlockType::Q4_1 => Panels::Q4_1(Vec::new()),
-            BlockType::Q5_0 => Panels::Q5_0(Vec::new()),
-            BlockType::Q5_1 => Panels::Q5_1(Vec::new()),
-            BlockType::Q8_0 => Panels::Q8_0(Vec::new()),
-            BlockType::Q2_K => Panels::Q2K(Vec::new()),
-            BlockType::Q3_K => Panels::Q3K(Vec::new()),
-            BlockType::Q4_K => Panels::Q4K(Vec::new()),
-            BlockType::Q5_K => Panels::Q5K(Vec::new()),
-            BlockType::Q6_K => Panels::Q6K(Vec::new()),
-            other => {
-                let message = format!("weights of type {other} have no kernels here");
-                return Err(BackendError::Fault(message));
-            }
-        };
+        let mut panels = Panels::new(kind)?;
+        let blocks = blocks(kind, rows, cols);
         with_panels!(
             &mut panels,
             all as _Block,

@@ -148,6 +148,14 @@ impl Workspace {
     }
 }
 
+/// Bytes of cache per token and of buffers to work in, for a model of this shape.
+pub(crate) fn estimate(config: &Config) -> Result<(u64, u64), BackendError> {
+    let per_token = Cache::new(config.kv_heads, config.head_dim).memory_per_token();
+    // The buffers are small, and measuring them is sure to be right.
+    let workspace = Workspace::new(config)?.memory() + 4 * config.vocab;
+    Ok((per_token as u64 * config.layers as u64, workspace as u64))
+}
+
 /// A model on the CPU, with its KV cache in single precision.
 ///
 /// The logits do not depend on how a prompt is cut into runs.

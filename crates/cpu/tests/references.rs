@@ -67,7 +67,11 @@ async fn load(path: &Path, arithmetic: Arithmetic) -> CpuNetwork {
         .await
         .expect("weights");
     // K types keep their scales in more bytes than the file does.
-    let memory = network.memory().weights as f64;
+    let estimate = cpu::estimate(&plan).expect("figures");
+    let held = network.memory();
+    assert_eq!(estimate.weights, held.weights);
+    assert_eq!(estimate.cache_per_token, held.cache_per_token);
+    let memory = held.weights as f64;
     assert!(memory < 1.06 * plan.tensor_bytes() as f64, "{memory} bytes");
     network
 }

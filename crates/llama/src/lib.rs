@@ -17,5 +17,5 @@ pub mod measure;
 pub mod network;
 
 pub use gpu::{Gpu, Spread};
-pub use load::load;
+pub use load::{estimate, load};
 pub use network::GpuNetwork;

@@ -273,7 +273,7 @@ impl Part {
 
 /// Rows of a layout that one binding holds: an even number, so that no pair of rows that are rotated
 /// together is torn apart.
-fn most_rows(gpu: &Gpu, layout: Layout, cols: usize) -> Result<usize, BackendError> {
+pub(crate) fn most_rows(gpu: &Gpu, layout: Layout, cols: usize) -> Result<usize, BackendError> {
     let multiple = match layout.planes().0 {
         Plane::Halves | Plane::BHalves => 8,
         _ => 4,

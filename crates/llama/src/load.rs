@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use burn::tensor::Tensor;
 use model::plan::BlockPart;
-use model::{Config, LoadError, Plan, Role, Sink, Tensor as Source};
+use model::{Config, Estimate, LoadError, Plan, Role, Sink, Tensor as Source};
 use weights::ByteSource;
 use weights::layout::Packer;
 
 use crate::gpu::{Gpu, float_handle};
-use crate::linear::{Band, Linear};
-use crate::network::{Block, GpuNetwork, Llama};
+use crate::linear::{Band, Linear, most_rows};
+use crate::network::{self, Block, GpuNetwork, Llama};
 
 /// Bytes written to the GPU before waiting for it: writes are queued by the browser, and a queue
 /// without bound would hold the whole model a second time.
@@ -51,6 +51,51 @@ pub async fn load<S: ByteSource>(
     // What was written is only queued; wait so that a failure shows here.
     gpu.finish().await?;
     Ok(GpuNetwork::new(gpu.clone(), config, model, half_cache).await?)
+}
+
+/// What the model of `plan` would take, with keys and values in half precision if asked.
+///
+/// # Errors
+/// [`LoadError`] where a tensor can be in no buffer of this adapter, or has no kernels.
+pub fn estimate(gpu: &Gpu, plan: &Plan, half_cache: bool) -> Result<Estimate, LoadError> {
+    let mut weights = 0;
+    let mut largest = ("", 0, 1);
+    for tensor in &plan.tensors {
+        let (bytes, parts) = match tensor.role {
+            Role::RopeDivisors => continue,
+            role if is_vector(role) => (4 * tensor.cols as u64, 1),
+            _ => {
+                let layout = packer(tensor)?.layout();
+                let row = layout.row_words(tensor.cols) + layout.row_scales(tensor.cols);
+                let most = most_rows(gpu, layout, tensor.cols)?;
+                let parts = tensor.rows.div_ceil(most);
+                (4 * row as u64 * tensor.rows as u64, parts as u32)
+            }
+        };
+        weights += bytes;
+        if bytes > largest.1 {
+            largest = (&tensor.name, bytes, parts);
+        }
+    }
+    let (cache_per_token, workspace, most_tokens) =
+        network::estimate(gpu, &plan.config, half_cache);
+    Ok(Estimate {
+        weights,
+        cache_per_token,
+        workspace,
+        largest: largest.0.to_owned(),
+        largest_bytes: largest.1,
+        largest_parts: largest.2,
+        most_tokens: Some(most_tokens),
+        most_bytes: None,
+    })
+}
+
+fn is_vector(role: Role) -> bool {
+    matches!(
+        role,
+        Role::OutputNorm | Role::Block(_, BlockPart::AttentionNorm | BlockPart::FfnNorm)
+    )
 }
 
 struct Loader<'a> {

@@ -120,7 +120,7 @@ struct Cache {
 
 impl Cache {
     fn new(gpu: &Gpu, config: &Config, half: bool) -> Self {
-        let row = config.kv_heads * config.head_dim / if half { 2 } else { 1 };
+        let row = cache_row(config, half);
         let make = || {
             (0..config.layers)
                 .map(|_| gpu.words(GROWTH * row))
@@ -137,7 +137,7 @@ impl Cache {
 
     /// Bytes per position, of all blocks.
     fn bytes_per_token(&self) -> u64 {
-        (self.keys.len() * 2 * self.row * 4) as u64
+        cache_bytes_per_token(self.keys.len(), self.row)
     }
 
     /// Makes room for `tokens` positions, and somewhat more so that growing stays rare. The old buffers
@@ -197,41 +197,98 @@ struct Workspace {
     bytes: u64,
 }
 
-impl Workspace {
-    /// Buffers for chunks of at most `chunk` tokens.
-    fn new(gpu: &Gpu, config: &Config, chunk: usize) -> Self {
-        let total = std::cell::Cell::new(0);
-        let count = |len: usize| {
-            total.set(total.get() + len as u64 * 4);
-            len
-        };
-        let floats = |len| gpu.floats(count(len));
-        let words = |len| gpu.words(count(len));
-        let step_words = step::words(chunk, config.head_dim);
-        let q_rows = config.heads * config.head_dim;
+/// Elements of each of the buffers, all of four bytes.
+struct Sizes {
+    step: usize,
+    ids: usize,
+    stream: usize,
+    queries: usize,
+    partial: usize,
+    hidden: usize,
+    logits: usize,
+    draw: usize,
+    candidates: usize,
+    parts: usize,
+}
+
+impl Sizes {
+    /// For chunks of at most `chunk` tokens.
+    fn new(config: &Config, chunk: usize) -> Self {
         let partial = attention::partial_len(config.head_dim) * attention::MOST_SPLITS;
-        let mut work = Self {
-            step: words(step_words),
-            one: words(step_words),
-            ids: words(chunk),
-            stream: floats(chunk * config.dim),
-            normed: floats(chunk * config.dim),
-            query: floats(chunk * q_rows),
-            mixed: floats(chunk * q_rows),
-            partial: floats(config.heads * partial),
-            hidden: floats(chunk * config.ffn),
-            logits: floats(config.vocab),
-            draw: words(sample::DRAW_WORDS),
-            candidates: words(config.vocab * 2),
-            threshold: words(1),
-            parts: words(sample::PARTS as usize * 2),
-            chosen: words(1),
-            bytes: 0,
+        Self {
+            step: step::words(chunk, config.head_dim),
+            ids: chunk,
+            stream: chunk * config.dim,
+            queries: chunk * config.heads * config.head_dim,
+            partial: config.heads * partial,
+            hidden: chunk * config.ffn,
+            logits: config.vocab,
+            draw: sample::DRAW_WORDS,
+            candidates: config.vocab * 2,
+            parts: sample::PARTS as usize * 2,
+        }
+    }
+
+    /// Bytes of all buffers of a [`Workspace`].
+    fn bytes(&self) -> u64 {
+        let twice = self.step + self.stream + self.queries;
+        let once = self.ids
+            + self.partial
+            + self.hidden
+            + self.logits
+            + self.draw
+            + self.candidates
+            + self.parts;
+        // The threshold and the chosen token are a word each.
+        (2 * twice + once + 2) as u64 * 4
+    }
+}
+
+impl Workspace {
+    fn new(gpu: &Gpu, sizes: &Sizes) -> Self {
+        let work = Self {
+            step: gpu.words(sizes.step),
+            one: gpu.words(sizes.step),
+            ids: gpu.words(sizes.ids),
+            stream: gpu.floats(sizes.stream),
+            normed: gpu.floats(sizes.stream),
+            query: gpu.floats(sizes.queries),
+            mixed: gpu.floats(sizes.queries),
+            partial: gpu.floats(sizes.partial),
+            hidden: gpu.floats(sizes.hidden),
+            logits: gpu.floats(sizes.logits),
+            draw: gpu.words(sizes.draw),
+            candidates: gpu.words(sizes.candidates),
+            threshold: gpu.words(1),
+            parts: gpu.words(sizes.parts),
+            chosen: gpu.words(1),
+            bytes: sizes.bytes(),
         };
-        work.bytes = total.get();
         gpu.write(&word_handle(&work.one), 0, &[1]);
         work
     }
+}
+
+/// Bytes of cache per token, bytes of buffers to work in, and the most tokens that a buffer of the cache
+/// has room for.
+pub(crate) fn estimate(gpu: &Gpu, config: &Config, half: bool) -> (u64, u64, u64) {
+    let row = cache_row(config, half);
+    let sizes = Sizes::new(config, chunk_tokens(gpu.spread()));
+    (
+        cache_bytes_per_token(config.layers, row),
+        sizes.bytes(),
+        gpu.info().max_binding / (row as u64 * 4),
+    )
+}
+
+/// Words of a position in each buffer of the cache.
+fn cache_row(config: &Config, half: bool) -> usize {
+    config.kv_heads * config.head_dim / if half { 2 } else { 1 }
+}
+
+/// Bytes of a position in all buffers of the cache.
+fn cache_bytes_per_token(layers: usize, row: usize) -> u64 {
+    layers as u64 * 2 * row as u64 * 4
 }
 
 /// A model on the GPU with all that a pass through it needs.
@@ -267,7 +324,8 @@ impl GpuNetwork {
         half_cache: bool,
     ) -> Result<Self, BackendError> {
         let cache = Cache::new(&gpu, &config, half_cache);
-        let work = Workspace::new(&gpu, &config, chunk_tokens(gpu.spread()));
+        let sizes = Sizes::new(&config, chunk_tokens(gpu.spread()));
+        let work = Workspace::new(&gpu, &sizes);
         gpu.finish().await?;
         Ok(Self {
             frequencies: config.rope.frequencies(config.head_dim),

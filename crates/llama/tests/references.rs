@@ -112,13 +112,23 @@ fn check(group: &str, model: &str, path: &str, reference: &str) {
     let reference = &group["models"][model][reference];
     let prompt = ids(&group["prompt_ids"]);
     let expected = floats(&reference["logits"]);
-    let tensor_bytes = pollster::block_on(plan(&fixtures().join(path)))
-        .1
-        .tensor_bytes();
+    let plan = pollster::block_on(plan(&fixtures().join(path))).1;
+    let tensor_bytes = plan.tensor_bytes();
     for spread in [Spread::Rows, Spread::Lanes] {
         pollster::block_on(async {
             let mut session = session(fixtures().join(path), spread, 64).await;
-            let ratio = session.network().memory().weights as f64 / tensor_bytes as f64;
+            let held = session.network().memory();
+            let gpu = session.network().gpu();
+            let estimate = llama::estimate(gpu, &plan, false).expect("figures");
+            assert_eq!(
+                (
+                    estimate.weights,
+                    estimate.cache_per_token,
+                    estimate.workspace
+                ),
+                (held.weights, held.cache_per_token, held.workspace)
+            );
+            let ratio = held.weights as f64 / tensor_bytes as f64;
             println!("{model}: {ratio:.3} times the file's tensors");
             let exact = ["f16", "safetensors", "q4_0", "q4_1", "q8_0"];
             let limit = if exact.iter().any(|name| model.ends_with(name)) {

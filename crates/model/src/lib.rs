@@ -19,7 +19,7 @@ pub mod stream;
 
 pub use config::{Config, Pairing, Rope};
 pub use hf::HfConfig;
-pub use network::{BackendError, Memory, Network};
+pub use network::{BackendError, Estimate, Memory, Network};
 pub use plan::{LoadError, Plan, Role, Tensor};
 pub use sampling::Sampling;
 pub use session::{Prefill, Session, SessionError};

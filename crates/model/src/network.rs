@@ -30,6 +30,27 @@ pub struct Memory {
     pub workspace: u64,
 }
 
+/// What a model would take on a processor, before it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Bytes of weights.
+    pub weights: u64,
+    /// Bytes of cache per token.
+    pub cache_per_token: u64,
+    /// Bytes of buffers to work in.
+    pub workspace: u64,
+    /// The largest tensor's name.
+    pub largest: String,
+    /// Its bytes.
+    pub largest_bytes: u64,
+    /// Into how many buffers it is split.
+    pub largest_parts: u32,
+    /// Most tokens of context that the processor has room for in one buffer; `None` without such a limit.
+    pub most_tokens: Option<u64>,
+    /// Most bytes of weights, cache and workspace together, where the processor has such a limit.
+    pub most_bytes: Option<u64>,
+}
+
 /// A model on a processor, with its KV cache.
 ///
 /// Work is asked for in order and may be queued; only [`Network::chosen`], [`Network::logits`] and
