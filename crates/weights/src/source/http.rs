@@ -13,6 +13,8 @@ const SKIP_BYTES: u64 = 1 << 20;
 const RETRIES: u32 = 2;
 /// After so many bytes without trouble the count of failures starts anew.
 const CALM_BYTES: u64 = 256 << 10;
+/// Bytes that are read at once of a file of unknown size.
+const PAGE_BYTES: u64 = 64 << 10;
 /// Pause before the first retry; doubled for the next.
 const PAUSE_MILLIS: u32 = 300;
 
@@ -86,12 +88,37 @@ pub enum Failure {
     Broken(String),
 }
 
+/// Which version of a file a server has, as its first answer tells it. A later visit compares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// `ETag`, where it may be read.
+    pub etag: Option<String>,
+    /// `Last-Modified`, where it may be read.
+    pub last_modified: Option<String>,
+    /// Size in bytes, where it is told.
+    pub size: Option<u64>,
+}
+
+impl Version {
+    /// Whether both can be of one file. What only one of them tells decides nothing; a modification
+    /// time counts where there are no tags.
+    pub fn fits(&self, other: &Self) -> bool {
+        fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+            matches!((one, other), (Some(one), Some(other)) if one != other)
+        }
+        let tagged = self.etag.is_some() && other.etag.is_some();
+        !differ(&self.etag, &other.etag)
+            && !differ(&self.size, &other.size)
+            && (tagged || !differ(&self.last_modified, &other.last_modified))
+    }
+}
+
 /// A file read through a [`Transport`].
 pub struct HttpReader<T: Transport> {
     transport: T,
     size: Option<u64>,
-    /// `ETag` and `Last-Modified` of the first answer.
-    version: Option<(Option<String>, Option<String>)>,
+    /// What the first answer tells.
+    version: Option<Version>,
     /// False once the server has answered a `Range` request with the whole file.
     ranges: bool,
     stream: Option<Stream<T::Body>>,
@@ -136,9 +163,23 @@ impl<T: Transport> HttpReader<T> {
         }
     }
 
+    /// A reader of a file whose size is known from elsewhere, such as a listing. A server that tells
+    /// another one has another file ([`SourceError::Changed`]).
+    pub fn with_size(transport: T, size: u64) -> Self {
+        Self {
+            size: Some(size),
+            ..Self::new(transport)
+        }
+    }
+
     /// What makes the requests.
     pub fn transport(&self) -> &T {
         &self.transport
+    }
+
+    /// What the first answer told of the file; `None` before it.
+    pub fn version(&self) -> Option<&Version> {
+        self.version.as_ref()
     }
 
     fn url(&self) -> String {
@@ -149,17 +190,22 @@ impl<T: Transport> HttpReader<T> {
         SourceError::Cancelled { name: self.url() }
     }
 
-    /// Fills `out` from `offset` on, through broken connections.
+    /// Fills `out` from `offset` on.
     async fn fill(&mut self, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
         let mut done = 0;
         while done < out.len() {
-            let at = offset + done as u64;
-            let pulled = self.pull(at, &mut out[done..]).await;
-            let detail = match pulled {
-                Ok(bytes) => {
-                    done += bytes;
-                    continue;
-                }
+            done += self
+                .fill_some(offset + done as u64, &mut out[done..])
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Copies some bytes at `at`, at least one, through broken connections.
+    async fn fill_some(&mut self, at: u64, out: &mut [u8]) -> Result<usize, SourceError> {
+        loop {
+            let detail = match self.pull(at, out).await {
+                Ok(bytes) => return Ok(bytes),
                 Err(Trouble::Fatal(error)) => {
                     self.stream = None;
                     return Err(error);
@@ -184,7 +230,6 @@ impl<T: Transport> HttpReader<T> {
             let pause = PAUSE_MILLIS << (self.failures - 1);
             self.transport.pause(pause).await;
         }
-        Ok(())
     }
 
     /// Copies some bytes at `at`, at least one.
@@ -265,7 +310,10 @@ impl<T: Transport> HttpReader<T> {
 
     async fn open(&mut self, from: u64) -> Result<Stream<T::Body>, Trouble> {
         let first = self.version.is_none();
-        let etag = self.version.as_ref().and_then(|(etag, _)| etag.as_deref());
+        let etag = self
+            .version
+            .as_ref()
+            .and_then(|version| version.etag.as_deref());
         // A weak tag promises nothing about single bytes, so it may not be used with ranges.
         let etag = etag.filter(|etag| !etag.starts_with("W/"));
         let answer = match self.transport.get(from, etag).await {
@@ -354,19 +402,19 @@ impl<T: Transport> HttpReader<T> {
         etag: Option<String>,
         modified: Option<String>,
     ) -> Result<(), SourceError> {
-        let changed = |old: &Option<String>, new: &Option<String>| matches!((old, new), (Some(old), Some(new)) if old != new);
-        let changed = match &self.version {
-            None => false,
-            Some((old_etag, old_modified)) => {
-                changed(old_etag, &etag)
-                    || (etag.is_none() && changed(old_modified, &modified))
-                    || matches!((self.size, size), (Some(old), Some(new)) if old != new)
-            }
+        let version = Version {
+            etag,
+            last_modified: modified,
+            size,
         };
-        if changed {
+        let known = Version {
+            size: self.size,
+            ..self.version.clone().unwrap_or_default()
+        };
+        if !known.fits(&version) {
             return Err(SourceError::Changed { url: self.url() });
         }
-        self.version.get_or_insert((etag, modified));
+        self.version.get_or_insert(version);
         self.size = self.size.or(size);
         Ok(())
     }
@@ -420,6 +468,43 @@ impl<T: Transport> ByteSource for HttpReader<T> {
             buf.truncate(old);
         }
         filled
+    }
+
+    /// Reads to the end of the answer where the size is not told, as of compressed content.
+    async fn read_whole(&mut self, limit: u64) -> Result<Vec<u8>, SourceError> {
+        let mut bytes = Vec::new();
+        loop {
+            if let Some(size) = self.size
+                && size > limit
+            {
+                let name = self.url();
+                return Err(SourceError::TooLarge { name, size, limit });
+            }
+            let have = bytes.len() as u64;
+            if self.size == Some(have) {
+                self.rest();
+                return Ok(bytes);
+            }
+            let most = self.size.unwrap_or(limit.saturating_add(1)) - have;
+            bytes.resize(bytes.len() + most.min(PAGE_BYTES) as usize, 0);
+            match self.fill_some(have, &mut bytes[have as usize..]).await {
+                Ok(count) => bytes.truncate(have as usize + count),
+                Err(SourceError::PastEnd { size, .. }) if size == have => {
+                    bytes.truncate(have as usize);
+                    self.size = Some(size);
+                }
+                Err(error) => return Err(error),
+            }
+            if bytes.len() as u64 > limit {
+                let (name, size) = (self.url(), bytes.len() as u64);
+                return Err(SourceError::TooLarge { name, size, limit });
+            }
+        }
+    }
+
+    /// Closes the connection.
+    fn rest(&mut self) {
+        self.stream = None;
     }
 }
 

@@ -5,17 +5,21 @@
 
 use std::future::Future;
 
+pub mod folder;
 pub mod http;
+mod joined;
+
+pub use joined::Joined;
 
 #[cfg(not(target_arch = "wasm32"))]
 mod file;
 #[cfg(not(target_arch = "wasm32"))]
-pub use file::FileSource;
+pub use file::{DirFolder, FileSource};
 
 #[cfg(target_arch = "wasm32")]
 mod web;
 #[cfg(target_arch = "wasm32")]
-pub use web::{AbortHandle, BlobSource, HttpSource};
+pub use web::{AbortHandle, BlobFolder, BlobSource, HttpSource, Token, WebFolder};
 
 /// Bytes that can be read by position.
 ///
@@ -37,6 +41,38 @@ pub trait ByteSource {
         buf: &mut Vec<u8>,
         len: usize,
     ) -> impl Future<Output = Result<(), SourceError>>;
+
+    /// All bytes, of a file that is small: at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`SourceError::TooLarge`] before memory is taken for more than `limit` bytes.
+    fn read_whole(&mut self, limit: u64) -> impl Future<Output = Result<Vec<u8>, SourceError>> {
+        async move {
+            let mut bytes = Vec::new();
+            if self.size().is_none() {
+                // A source learns its size with its first answer.
+                match self.read(0, &mut bytes, 1).await {
+                    Err(SourceError::PastEnd { size: 0, .. }) => return Ok(bytes),
+                    other => other?,
+                }
+            }
+            let name = self.name();
+            let Some(size) = self.size() else {
+                return Err(SourceError::NoSize { name });
+            };
+            if size > limit {
+                return Err(SourceError::TooLarge { name, size, limit });
+            }
+            let have = bytes.len();
+            self.read(have as u64, &mut bytes, size as usize - have)
+                .await?;
+            Ok(bytes)
+        }
+    }
+
+    /// Lets go of what is only held to be quick, such as an open connection, because other sources
+    /// are read now. Reading goes on as before.
+    fn rest(&mut self) {}
 }
 
 /// Why bytes could not be read. The message says what happened, where, and what may help.
@@ -65,6 +101,37 @@ pub enum SourceError {
         name: String,
         /// The system's or the browser's message.
         detail: String,
+    },
+    /// There is no file of this name.
+    #[error("{name}: there is no such file")]
+    NotFound {
+        /// Path or file name.
+        name: String,
+    },
+    /// A name that leads out of its folder, or that no file can have.
+    #[error("{name:?} is not the name of a file inside the model's folder")]
+    BadName {
+        /// The name, shortened.
+        name: String,
+    },
+    /// A file that should be small is not.
+    #[error("{name} has {size} bytes, more than the {limit} that such a file may have")]
+    TooLarge {
+        /// The source.
+        name: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// The size must be known and is not.
+    #[error(
+        "{name}: the server does not tell the file's size; it must send Content-Length, and allow \
+         pages of other sites to read it"
+    )]
+    NoSize {
+        /// The source.
+        name: String,
     },
     /// The server answered with a status other than success.
     #[error("{url}: the server answered {status}{}", advice_for_status(*status))]
@@ -131,6 +198,22 @@ pub enum SourceError {
         /// The source.
         name: String,
     },
+}
+
+impl SourceError {
+    /// Whether there is no such file. Some servers answer every address with a web page, so that
+    /// counts as none.
+    pub fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. }
+                | Self::WebPage { .. }
+                | Self::Status {
+                    status: 404 | 410,
+                    ..
+                }
+        )
+    }
 }
 
 fn of_total(total: Option<u64>) -> String {

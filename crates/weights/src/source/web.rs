@@ -1,13 +1,16 @@
 //! The browser's sources: `fetch` and `Blob`. Both work in a page and in a worker.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
 
 use js_sys::{Function, Promise, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{AbortController, Blob, ReadableStreamDefaultReader, RequestInit, Response};
 
-use super::http::{Answer, Body, Failure, Headers, HttpReader, Piece, Transport};
+use super::folder::{Folder, check_inside};
+use super::http::{Answer, Body, Failure, Headers, HttpReader, Piece, Transport, Version};
 use super::{ByteSource, SourceError};
 
 /// A file at a URL.
@@ -18,11 +21,50 @@ pub struct HttpSource {
     reader: HttpReader<Fetch>,
 }
 
-/// Cancels what a [`HttpSource`] is doing and all that it would do later.
+/// An access token, for one origin alone. It is shown nowhere, not even in debug output.
+#[derive(Clone)]
+pub struct Token {
+    origin: String,
+    secret: String,
+}
+
+impl Token {
+    /// A token that goes to the origin of `url` and to no other. `None` when the address has no origin
+    /// of its own, or no secure one: it must be `https`, or this machine.
+    pub fn new(url: &str, secret: impl Into<String>) -> Option<Self> {
+        let url = absolute(url)?;
+        let here = matches!(url.hostname().as_str(), "localhost" | "127.0.0.1" | "[::1]");
+        let secure = url.protocol() == "https:" || (url.protocol() == "http:" && here);
+        secure.then(|| Self {
+            origin: url.origin(),
+            secret: secret.into(),
+        })
+    }
+
+    /// The origin that it is for, such as `https://huggingface.co`.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token for {}", self.origin)
+    }
+}
+
+/// Cancels what a [`HttpSource`], or all those of a [`WebFolder`], are doing and all that they would
+/// do later.
 #[derive(Clone, Debug)]
 pub struct AbortHandle(Option<AbortController>);
 
 impl AbortHandle {
+    /// A handle that nothing hangs on yet.
+    pub fn new() -> Self {
+        // Wherever there is `fetch` there is this; without it nothing can be cancelled.
+        Self(AbortController::new().ok())
+    }
+
     /// Cancels; reads fail with [`SourceError::Cancelled`].
     pub fn abort(&self) {
         if let Some(controller) = &self.0 {
@@ -31,23 +73,53 @@ impl AbortHandle {
     }
 }
 
+impl Default for AbortHandle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HttpSource {
     /// A source for `url`, absolute or relative to the page or worker. Nothing is asked for yet.
     pub fn new(url: impl Into<String>) -> Self {
+        Self::with(url, None, AbortHandle::new(), None)
+    }
+
+    /// As [`HttpSource::new`], with what is known beforehand: a token, which goes out if the address is
+    /// of its origin; what cancels the source; the size in bytes.
+    ///
+    /// Where the server sends the request on to another origin, the browser leaves the token out.
+    pub fn with(
+        url: impl Into<String>,
+        token: Option<&Token>,
+        abort: AbortHandle,
+        size: Option<u64>,
+    ) -> Self {
         let url = url.into();
-        Self {
-            reader: HttpReader::new(Fetch {
-                same_origin: is_same_origin(&url),
-                // Wherever there is `fetch` there is this; without it nothing can be cancelled.
-                controller: AbortController::new().ok(),
-                url,
-            }),
-        }
+        let origin = absolute(&url).map(|url| url.origin());
+        let fetch = Fetch {
+            same_origin: origin.is_some() && origin == own_origin(),
+            bearer: token
+                .filter(|token| Some(&token.origin) == origin.as_ref())
+                .map(|token| Bearer(format!("Bearer {}", token.secret))),
+            controller: abort.0,
+            url,
+        };
+        let reader = match size {
+            Some(size) => HttpReader::with_size(fetch, size),
+            None => HttpReader::new(fetch),
+        };
+        Self { reader }
     }
 
     /// A handle that cancels this source, usable while a read is going on.
     pub fn abort_handle(&self) -> AbortHandle {
         AbortHandle(self.reader.transport().controller.clone())
+    }
+
+    /// What the first answer told of the file; `None` before it.
+    pub fn version(&self) -> Option<&Version> {
+        self.reader.version()
     }
 }
 
@@ -67,6 +139,14 @@ impl ByteSource for HttpSource {
         len: usize,
     ) -> Result<(), SourceError> {
         self.reader.read(offset, buf, len).await
+    }
+
+    async fn read_whole(&mut self, limit: u64) -> Result<Vec<u8>, SourceError> {
+        self.reader.read_whole(limit).await
+    }
+
+    fn rest(&mut self) {
+        self.reader.rest();
     }
 }
 
@@ -90,23 +170,40 @@ fn call_global(name: &str, first: &JsValue, second: &JsValue) -> Result<Promise,
     function.call2(&js_sys::global(), first, second)?.dyn_into()
 }
 
-/// `If-Range` makes a request to another site subject to that site's permission, so it is only
-/// sent to our own.
-fn is_same_origin(url: &str) -> bool {
-    let origin = || -> Option<bool> {
-        let location = global("location").ok()?;
-        let text = |key: &str| Reflect::get(&location, &key.into()).ok()?.as_string();
-        let url = web_sys::Url::new_with_base(url, &text("href")?).ok()?;
-        Some(url.origin() == text("origin")?)
-    };
-    origin().unwrap_or(false)
+fn location(key: &str) -> Option<String> {
+    let location = global("location").ok()?;
+    Reflect::get(&location, &key.into()).ok()?.as_string()
+}
+
+/// An address as the page or worker understands it.
+fn absolute(url: &str) -> Option<web_sys::Url> {
+    match location("href") {
+        Some(base) => web_sys::Url::new_with_base(url, &base).ok(),
+        None => web_sys::Url::new(url).ok(),
+    }
+}
+
+fn own_origin() -> Option<String> {
+    location("origin")
+}
+
+/// The value of an `Authorization` header.
+struct Bearer(String);
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearer")
+    }
 }
 
 #[derive(Debug)]
 struct Fetch {
     url: String,
     controller: Option<AbortController>,
+    /// `If-Range` makes a request to another site subject to that site's permission, so it is only
+    /// sent to our own.
     same_origin: bool,
+    bearer: Option<Bearer>,
 }
 
 impl Fetch {
@@ -140,6 +237,9 @@ impl Transport for Fetch {
             if let Some(etag) = etag.filter(|_| self.same_origin) {
                 request.set("If-Range", etag).map_err(failed)?;
             }
+        }
+        if let Some(Bearer(value)) = &self.bearer {
+            request.set("Authorization", value).map_err(failed)?;
         }
         let init = RequestInit::new();
         init.set_headers(&request);
@@ -348,5 +448,128 @@ impl ByteSource for BlobSource {
             self.ahead = (bytes.size() as u64 <= AHEAD_BYTES).then_some((start, bytes));
         }
         Ok(())
+    }
+}
+
+/// Files at a web address.
+#[derive(Debug)]
+pub struct WebFolder {
+    base: String,
+    token: Option<Token>,
+    abort: AbortHandle,
+    /// The files and their sizes in bytes, where a listing tells them.
+    listing: Option<BTreeMap<String, Option<u64>>>,
+}
+
+impl WebFolder {
+    /// The folder at `base`, with or without a slash at its end. A query string is not kept.
+    pub fn new(base: impl Into<String>, abort: AbortHandle) -> Self {
+        let mut base = base.into();
+        if let Some(end) = base.find(['?', '#']) {
+            base.truncate(end);
+        }
+        while base.ends_with('/') {
+            base.pop();
+        }
+        Self {
+            base,
+            token: None,
+            abort,
+            listing: None,
+        }
+    }
+
+    /// With a token, which goes out to files of its origin.
+    pub fn with_token(self, token: Option<Token>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// With the names of its files and their sizes in bytes, as a listing tells them.
+    pub fn with_listing(self, files: impl IntoIterator<Item = (String, Option<u64>)>) -> Self {
+        Self {
+            listing: Some(files.into_iter().collect()),
+            ..self
+        }
+    }
+
+    /// The address of a file.
+    ///
+    /// # Errors
+    /// [`SourceError::BadName`] for a name that leads out of the folder.
+    pub fn url(&self, name: &str) -> Result<String, SourceError> {
+        check_inside(name)?;
+        let parts = name.split('/').map(js_sys::encode_uri_component);
+        let path: Vec<String> = parts.map(String::from).collect();
+        Ok(format!("{}/{}", self.base, path.join("/")))
+    }
+
+    /// A handle that cancels all sources of this folder.
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.abort.clone()
+    }
+}
+
+impl Folder for WebFolder {
+    type Source = HttpSource;
+
+    async fn open(&self, name: &str) -> Result<HttpSource, SourceError> {
+        let url = self.url(name)?;
+        let size = match &self.listing {
+            None => None,
+            Some(listing) => match listing.get(name) {
+                Some(size) => *size,
+                None => return Err(SourceError::NotFound { name: url }),
+            },
+        };
+        let abort = self.abort.clone();
+        Ok(HttpSource::with(url, self.token.as_ref(), abort, size))
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        let listing = self.listing.as_ref()?;
+        Some(listing.keys().cloned().collect())
+    }
+
+    fn name(&self) -> String {
+        self.base.clone()
+    }
+}
+
+/// Files that the user picked or dropped.
+#[derive(Clone, Debug)]
+pub struct BlobFolder {
+    name: String,
+    files: BTreeMap<String, Blob>,
+}
+
+impl BlobFolder {
+    /// Files by their names in the folder `name`.
+    pub fn new(name: impl Into<String>, files: impl IntoIterator<Item = (String, Blob)>) -> Self {
+        Self {
+            name: name.into(),
+            files: files.into_iter().collect(),
+        }
+    }
+}
+
+impl Folder for BlobFolder {
+    type Source = BlobSource;
+
+    async fn open(&self, name: &str) -> Result<BlobSource, SourceError> {
+        check_inside(name)?;
+        match self.files.get(name) {
+            Some(blob) => Ok(BlobSource::new(name, blob.clone())),
+            None => Err(SourceError::NotFound {
+                name: format!("{}/{name}", self.name),
+            }),
+        }
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        Some(self.files.keys().cloned().collect())
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
     }
 }
