@@ -119,6 +119,14 @@ impl BlockType {
             .map(|row| row.kind)
     }
 
+    /// The type that ggml calls so, such as `Q4_K`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        TABLE
+            .iter()
+            .find(|row| row.name == name)
+            .map(|row| row.kind)
+    }
+
     fn row(self) -> &'static Row {
         &TABLE[self as usize]
     }
@@ -189,6 +197,7 @@ mod tests {
         for (index, row) in TABLE.iter().enumerate() {
             assert_eq!(row.kind as usize, index);
             assert_eq!(BlockType::from_ggml_id(row.ggml_id), Some(row.kind));
+            assert_eq!(BlockType::from_name(row.name), Some(row.kind));
         }
         assert_eq!(TABLE.last().map(|row| row.kind), Some(BlockType::NVFP4));
         for withdrawn in [4, 5, 31, 32, 33, 36, 37, 38, 1000, u32::MAX] {

@@ -4,15 +4,21 @@
 //!   and by position through one trait.
 //! * [`gguf`]: the header of a GGUF file: metadata and the tensor table, parsed while it arrives.
 //! * [`safetensors`]: the header of a safetensors file: its table of tensors.
+//! * [`manifest`]: `model.json`, the table of a package of our shards.
+//! * [`digest`]: SHA-256.
+//! * [`json`]: JSON that is not believed.
 //! * [`block`]: the element and block types tensors are stored in.
 //! * [`codec`]: the reference meaning of those blocks: bytes to `f32`.
 //! * [`layout`]: the device layouts the engine's kernels read, repacked from the file's blocks.
 
 pub mod block;
 pub mod codec;
+pub mod digest;
 pub mod gguf;
+pub mod json;
 pub mod layout;
 mod looks;
+pub mod manifest;
 pub mod safetensors;
 pub mod source;
 
