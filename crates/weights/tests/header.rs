@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use weights::MemorySource;
 use weights::gguf::{
-    Gguf, GgufError, Looks, MetaValue, Parser, Progress, Step, parse, read_header,
+    Gguf, GgufError, Looks, MetaValue, Parser, Progress, Step, parse, read_header, write_vocabulary,
 };
 use weights::{BlockType, ByteSource, SourceError};
 
@@ -434,4 +434,64 @@ fn tokenizer_metadata_is_checked() {
         done(&broken).tokenizer_parts(),
         Err(GgufError::NotText { index: 1, .. })
     ));
+}
+
+#[test]
+fn named_chat_templates_are_found() {
+    let list = |texts: &[&str]| {
+        let mut bytes = [&8u32.to_le_bytes()[..], &(texts.len() as u64).to_le_bytes()].concat();
+        texts
+            .iter()
+            .for_each(|text| bytes.extend(Writer::text(text)));
+        bytes
+    };
+    let base = || {
+        Writer::new()
+            .entry("tokenizer.ggml.model", 8, &Writer::text("gpt2"))
+            .entry("tokenizer.ggml.tokens", 9, &list(&["a"]))
+    };
+    let named = || {
+        base()
+            .entry(
+                "tokenizer.chat_templates",
+                9,
+                &list(&["rag", "tool_use", "rag", "absent"]),
+            )
+            .entry("tokenizer.chat_template.rag", 8, &Writer::text("R"))
+            .entry("tokenizer.chat_template.tool_use", 8, &Writer::text("T"))
+    };
+    let parts = |writer: Writer| done(&writer.build()).tokenizer_parts().expect("good");
+    let both = [("rag", "R"), ("tool_use", "T")].map(|(name, text)| (name.into(), text.into()));
+    let found = parts(named());
+    assert_eq!(found.chat_templates, both);
+    assert_eq!(found.chat_template.as_deref(), Some("R"));
+    let found = parts(named().entry("tokenizer.chat_template", 8, &Writer::text("D")));
+    assert_eq!(found.chat_template.as_deref(), Some("D"));
+    let found = parts(base());
+    assert_eq!((found.chat_template, found.chat_templates.len()), (None, 0));
+}
+
+/// A package of shards that was made from a GGUF file carries its tokenizer as such a file.
+#[test]
+fn a_vocabulary_is_written_and_read_again() {
+    let files = ["nano-q4_0.gguf", "../tinyrope/tinyrope-q4_k_m.gguf"];
+    for file in files {
+        let mut parts = done(&nano(file)).tokenizer_parts().expect("a tokenizer");
+        for change in 0..2 {
+            let bytes = write_vocabulary(&parts);
+            let mut source = MemorySource::new("vocabulary", &bytes[..]);
+            let read = pollster::block_on(read_header(&mut source)).expect("a good file");
+            assert!(read.tensors.is_empty());
+            assert_eq!(
+                read.tokenizer_parts().expect("a tokenizer"),
+                parts,
+                "{file} {change}"
+            );
+            // Whatever the fixtures lack.
+            parts.scores = vec![-1.5; parts.tokens.len()];
+            parts.pre = None;
+            (parts.unknown, parts.padding, parts.add_eos) = (Some(3), Some(4), Some(true));
+            parts.chat_templates = vec![("tool_use".to_owned(), "{{ tools }}".to_owned())];
+        }
+    }
 }

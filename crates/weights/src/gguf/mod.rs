@@ -16,11 +16,13 @@ use crate::source::{ByteSource, SourceError};
 mod error;
 mod parser;
 mod tokenizer;
+mod vocabulary;
 
 pub use crate::looks::Looks;
 pub use error::GgufError;
 pub use parser::{Parser, Progress};
 pub use tokenizer::TokenizerParts;
+pub use vocabulary::write_vocabulary;
 
 /// Longest header that is read, in bytes. Real ones take a few MiB, nearly all of it vocabulary.
 pub const MAX_HEADER_BYTES: u64 = 32 << 20;

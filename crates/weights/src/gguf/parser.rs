@@ -159,7 +159,7 @@ fn check_limit(what: &str, value: u64, limit: u64, offset: u64) -> Result<(), Gg
 }
 
 /// The format's value type numbers.
-mod value_type {
+pub(super) mod value_type {
     pub const U8: u32 = 0;
     pub const I8: u32 = 1;
     pub const U16: u32 = 2;

@@ -34,9 +34,15 @@ pub struct TokenizerParts {
     pub add_bos: Option<bool>,
     /// Whether a text is to end with `eos`.
     pub add_eos: Option<bool>,
-    /// The chat template (Jinja).
+    /// The chat template (Jinja). Where a file has only named ones: the one called `default`, or else
+    /// the first.
     pub chat_template: Option<String>,
+    /// Further chat templates by name, such as `tool_use`.
+    pub chat_templates: Vec<(String, String)>,
 }
+
+/// Most named chat templates.
+const MAX_TEMPLATES: usize = 64;
 
 impl Gguf {
     /// The tokenizer's metadata. Ids are checked to be in the vocabulary.
@@ -58,6 +64,13 @@ impl Gguf {
                 }),
             }
         };
+        let chat_templates = self.named_templates()?;
+        let default = chat_templates.iter().find(|(name, _)| name == "default");
+        let default = default.or(chat_templates.first());
+        let chat_template = match self.optional_str("tokenizer.chat_template")? {
+            Some(template) => Some(template.to_owned()),
+            None => default.map(|(_, template)| template.clone()),
+        };
         Ok(TokenizerParts {
             pre: self.optional_str("tokenizer.ggml.pre")?.map(str::to_owned),
             types: self.token_types(tokens.len())?,
@@ -71,12 +84,32 @@ impl Gguf {
             padding: id("padding")?,
             add_bos: self.optional_bool("tokenizer.ggml.add_bos_token")?,
             add_eos: self.optional_bool("tokenizer.ggml.add_eos_token")?,
-            chat_template: self
-                .optional_str("tokenizer.chat_template")?
-                .map(str::to_owned),
+            chat_template,
+            chat_templates,
             model,
             tokens,
         })
+    }
+
+    /// `tokenizer.chat_templates` lists the names; each template has a key of its own.
+    fn named_templates(&self) -> Result<Vec<(String, String)>, GgufError> {
+        let list = "tokenizer.chat_templates";
+        let names = self.strings(list)?.unwrap_or_default();
+        if names.len() > MAX_TEMPLATES {
+            return Err(GgufError::Inconsistent {
+                what: format!("{list} has {} entries", names.len()),
+            });
+        }
+        let mut templates: Vec<(String, String)> = Vec::with_capacity(names.len());
+        for name in names {
+            let template = self.optional_str(&format!("tokenizer.chat_template.{name}"))?;
+            let known = templates.iter().any(|(known, _)| *known == name);
+            if let Some(template) = template.filter(|_| !known) {
+                let template = template.to_owned();
+                templates.push((name, template));
+            }
+        }
+        Ok(templates)
     }
 
     fn strings(&self, key: &str) -> Result<Option<Vec<String>>, GgufError> {

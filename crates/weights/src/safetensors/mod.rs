@@ -1,4 +1,4 @@
-//! Safetensors: the header of one file.
+//! Safetensors: the header of one file, and the index of several.
 //!
 //! A safetensors file is the length of a JSON header in eight bytes, the header (each tensor's type,
 //! shape and place) and the tensors' bytes. The format asks that these bytes are covered by tensors
@@ -21,9 +21,11 @@ use crate::looks::Looks;
 use crate::source::ByteSource;
 
 mod error;
+mod index;
 mod json;
 
 pub use error::{HeaderError, SafetensorsError};
+pub use index::{INDEX_FILE, Index, MAX_FILES, MAX_INDEX_BYTES};
 use json::{Entry, Table};
 
 /// Longest header that is read, in bytes. Real ones take some hundred KiB at most.
@@ -144,6 +146,12 @@ impl Header {
     /// The tensor called `name`.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// Where the last tensor ends, in bytes from the start of the file: the size of the file.
+    pub fn end(&self) -> u64 {
+        let ends = self.tensors.iter().map(TensorInfo::end);
+        ends.max().unwrap_or(self.data_start)
     }
 }
 
