@@ -8,15 +8,15 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::gguf::{self, Mix, WORDS};
 use crate::project::Project;
 use crate::site::{self, Recipe};
+use crate::synthetic::{self, WORDS};
 use crate::{process, server, setup};
 
 /// What to measure.
 #[derive(Args)]
 pub struct Options {
-    /// GGUF files, or `smollm2`, `160m-q4_k_m` and `160m-q4_0` (random weights, written once)
+    /// GGUF files, or `smollm2`, or random weights such as `160m-q4_k_m` or `1b-q4_0` (written once)
     #[arg(
         long,
         value_name = "FILE",
@@ -197,11 +197,8 @@ fn gather(project: &Project, options: &Options, folder: &Path) -> Result<Vec<Pat
     let cache = project.cache.join("models");
     let mut models = Vec::new();
     for model in &options.models {
-        let random = Mix::ALL
-            .into_iter()
-            .find(|mix| model.strip_prefix("160m-") == Some(mix.name().to_lowercase().as_str()));
-        let source = match random {
-            Some(mix) => gguf::model(&cache, &gguf::SMALL, mix)?,
+        let source = match synthetic::named(model) {
+            Some((size, kind)) => synthetic::model(&cache, size, kind)?,
             None if model == "smollm2" => setup::model(project)?,
             None => model.into(),
         };

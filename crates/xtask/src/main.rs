@@ -1,7 +1,6 @@
-//! Builds, serves and tests the playground: `cargo xtask setup | serve | dist | test | bench | screens`.
+//! Builds, serves and tests the playground: `cargo xtask setup | serve | dist | test | bench | synthetic | screens`.
 
 mod bench;
-mod gguf;
 mod licences;
 mod process;
 mod project;
@@ -10,6 +9,7 @@ mod setup;
 mod site;
 mod sizes;
 mod suite;
+mod synthetic;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -68,6 +68,8 @@ enum Task {
     },
     /// Measure the engines in Chromium beside wllama, on the same models in one interleaved run
     Bench(bench::Options),
+    /// Write a model of random weights in the shape of a published one
+    Synthetic(synthetic::Options),
     /// Take the screenshots of the README: tests/screens/*.png
     Screens,
 }
@@ -124,6 +126,7 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Test { only, rest } => suite::run(&project, &only, &rest),
         Task::Bench(options) => bench::run(&project, &options),
+        Task::Synthetic(options) => synthetic::run(&options),
         Task::Screens => suite::screens(&project),
     }
 }

@@ -1,51 +1,19 @@
-//! Writes models of random weights in GGUF, for measurements: real shapes and block types, nothing to
-//! download. The same shape always gives the same file.
+//! Models in GGUF, in the block types of llama.cpp's files.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Words that are one token each, with the space before them: here by construction, and in every large
-/// byte-level vocabulary for English. Prompts made of them have the same length everywhere.
-pub const WORDS: [&str; 18] = [
-    "the", "of", "and", "to", "in", "is", "was", "for", "that", "with", "as", "on", "by", "at",
-    "from", "it", "he", "his",
-];
+use super::random::{Half, Random, Rows, f16};
+use super::vocabulary::{self, Vocabulary};
+use super::{Part, Shape, Slowing, timed};
 
 /// Alignment of tensor data in bytes, GGUF's default.
 const ALIGNMENT: u64 = 32;
-
-/// Widths and counts of a Llama model with an output matrix of its own.
-pub struct Shape {
-    /// Name of the file without extension, and of the model; the type mix is added to it.
-    pub name: &'static str,
-    /// Transformer blocks.
-    pub layers: usize,
-    /// Width of the residual stream, a multiple of 256.
-    pub dim: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Width of the feed-forward layer, a multiple of 256.
-    pub ffn: usize,
-    /// Entries of the vocabulary.
-    pub vocab: usize,
-}
-
-/// Of the size of small published models ("160M"): 125 million weights.
-pub const SMALL: Shape = Shape {
-    name: "random-160m",
-    layers: 12,
-    dim: 768,
-    heads: 12,
-    kv_heads: 4,
-    ffn: 2048,
-    vocab: 32_000,
-};
+/// Bytes that are made before they are written, about.
+const CHUNK: usize = 4 << 20;
 
 /// Which block types a file uses, named as llama.cpp names its files.
 #[expect(non_camel_case_types, reason = "the names are llama.cpp's")]
@@ -55,17 +23,17 @@ pub enum Mix {
     Q4_K_M,
     /// Q4_0, and Q6_K for the output.
     Q4_0,
+    /// F16.
+    F16,
 }
 
 impl Mix {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Q4_K_M, Self::Q4_0];
-
     /// As in file names.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Q4_K_M => "Q4_K_M",
             Self::Q4_0 => "Q4_0",
+            Self::F16 => "F16",
         }
     }
 
@@ -74,19 +42,23 @@ impl Mix {
         match self {
             Self::Q4_K_M => 15,
             Self::Q4_0 => 2,
+            Self::F16 => 1,
         }
     }
 
-    /// The type that llama.cpp's quantization gives a matrix; `layer` is `None` outside the blocks.
-    fn kind(self, name: &str, layer: Option<usize>, layers: usize) -> Kind {
-        let wide = match (name, layer) {
-            ("output", None) => true,
-            ("attn_v" | "ffn_down", Some(layer)) => {
-                self == Self::Q4_K_M && more_bits(layer, layers)
+    /// The type that llama.cpp's quantization gives a matrix.
+    fn kind(self, part: Part, layer: Option<usize>, shape: &Shape) -> Kind {
+        let wide = match (part, layer) {
+            (Part::Output, _) => true,
+            // The output too, then.
+            (Part::Embedding, _) => shape.tied,
+            (Part::Value | Part::Down, Some(layer)) => {
+                self == Self::Q4_K_M && more_bits(layer, shape.layers)
             }
             _ => false,
         };
         match self {
+            Self::F16 => Kind::F16,
             _ if wide => Kind::Q6_K,
             Self::Q4_K_M => Kind::Q4_K,
             Self::Q4_0 => Kind::Q4_0,
@@ -105,6 +77,7 @@ fn more_bits(layer: usize, layers: usize) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     F32,
+    F16,
     Q4_0,
     Q4_K,
     Q6_K,
@@ -115,6 +88,7 @@ impl Kind {
     fn layout(self) -> (u32, usize, usize) {
         match self {
             Self::F32 => (0, 1, 4),
+            Self::F16 => (1, 1, 2),
             Self::Q4_0 => (2, 32, 18),
             Self::Q4_K => (12, 256, 144),
             Self::Q6_K => (14, 256, 210),
@@ -122,17 +96,35 @@ impl Kind {
     }
 }
 
+/// What a tensor holds.
+enum Data {
+    /// These numbers, in single precision.
+    Numbers(Vec<f32>),
+    /// Random weights. `heads` is how many heads the rows belong to, where their order is that of the
+    /// rotary embedding.
+    Random { stream: u64, heads: Option<usize> },
+}
+
 struct Tensor {
     name: String,
     kind: Kind,
     /// Weights per row, and rows where it is a matrix.
     dims: Vec<usize>,
+    data: Data,
 }
 
 impl Tensor {
-    fn bytes(&self) -> u64 {
+    fn rows(&self) -> usize {
+        self.dims.get(1).copied().unwrap_or(1)
+    }
+
+    fn row_bytes(&self) -> usize {
         let (_, weights, bytes) = self.kind.layout();
-        (self.dims.iter().product::<usize>() / weights * bytes) as u64
+        self.dims[0] / weights * bytes
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.row_bytes() * self.rows()) as u64
     }
 }
 
@@ -147,17 +139,12 @@ pub fn model(folder: &Path, shape: &Shape, mix: Mix) -> Result<PathBuf> {
     if is_current(&path, &header, bytes) {
         return Ok(path);
     }
-    eprintln!(
-        "Writing {} ({} MB of random weights).",
-        path.display(),
-        bytes / 1_000_000
-    );
     fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     // Written beside the goal and then moved, so that a half file is never taken for the model.
     let fresh = path.with_extension("new");
-    let file = File::create(&fresh).with_context(|| format!("creating {}", fresh.display()))?;
-    write(BufWriter::new(file), &header, &tensors)
-        .with_context(|| format!("writing {}", fresh.display()))?;
+    timed(&path, bytes, || {
+        Ok(write(File::create(&fresh)?, &header, &tensors)?)
+    })?;
     fs::rename(&fresh, &path).with_context(|| format!("moving the model to {}", path.display()))?;
     Ok(path)
 }
@@ -172,9 +159,18 @@ fn is_current(path: &Path, header: &[u8], bytes: u64) -> bool {
 
 fn write(mut out: impl Write, header: &[u8], tensors: &[Tensor]) -> std::io::Result<()> {
     out.write_all(header)?;
-    for (index, tensor) in tensors.iter().enumerate() {
-        let data = weights(tensor, &mut Random(index as u64));
-        out.write_all(&data)?;
+    let mut chunk = Vec::new();
+    for tensor in tensors {
+        let maker = Maker::new(tensor);
+        let rows_at_once = (CHUNK / tensor.row_bytes()).max(1);
+        let mut rows = 0..tensor.rows();
+        while !rows.is_empty() {
+            chunk.clear();
+            for row in rows.by_ref().take(rows_at_once) {
+                maker.append(row, &mut chunk);
+            }
+            out.write_all(&chunk)?;
+        }
         let padding = aligned(tensor.bytes()) - tensor.bytes();
         out.write_all(&vec![0; padding as usize])?;
     }
@@ -187,71 +183,118 @@ fn aligned(bytes: u64) -> u64 {
 
 /// All tensors in the order of the file.
 fn tensors(shape: &Shape, mix: Mix) -> Vec<Tensor> {
-    let kv = shape.dim / shape.heads * shape.kv_heads;
-    let matrix = |name: &str, layer: Option<usize>, rows: usize, cols: usize| Tensor {
-        name: match layer {
+    let mut all = Vec::new();
+    for tensor in shape.tensors() {
+        let name = match (tensor.part, tensor.layer) {
+            (None, None) => "output_norm",
+            (None, Some(_)) if tensor.second => "ffn_norm",
+            (None, Some(_)) => "attn_norm",
+            (Some(Part::Embedding), _) => "token_embd",
+            (Some(Part::Output), _) => "output",
+            (Some(Part::Query), _) => "attn_q",
+            (Some(Part::Key), _) => "attn_k",
+            (Some(Part::Value), _) => "attn_v",
+            (Some(Part::AttentionOutput), _) => "attn_output",
+            (Some(Part::Gate), _) => "ffn_gate",
+            (Some(Part::Up), _) => "ffn_up",
+            (Some(Part::Down), _) => "ffn_down",
+        };
+        let name = match tensor.layer {
             Some(layer) => format!("blk.{layer}.{name}.weight"),
             None => format!("{name}.weight"),
-        },
-        kind: mix.kind(name, layer, shape.layers),
-        dims: vec![cols, rows],
-    };
-    let norm = |name: String| Tensor {
-        name: format!("{name}.weight"),
-        kind: Kind::F32,
-        dims: vec![shape.dim],
-    };
-    let mut all = vec![
-        matrix("token_embd", None, shape.vocab, shape.dim),
-        norm("output_norm".into()),
-        matrix("output", None, shape.vocab, shape.dim),
-    ];
-    for layer in 0..shape.layers {
-        let matrix = |name: &str, rows: usize, cols: usize| matrix(name, Some(layer), rows, cols);
-        all.extend([
-            norm(format!("blk.{layer}.attn_norm")),
-            matrix("attn_q", shape.dim, shape.dim),
-            matrix("attn_k", kv, shape.dim),
-            matrix("attn_v", kv, shape.dim),
-            matrix("attn_output", shape.dim, shape.dim),
-            norm(format!("blk.{layer}.ffn_norm")),
-            matrix("ffn_gate", shape.ffn, shape.dim),
-            matrix("ffn_up", shape.ffn, shape.dim),
-            matrix("ffn_down", shape.dim, shape.ffn),
-        ]);
+        };
+        all.push(match tensor.part {
+            None => numbers(name, vec![1.0; tensor.cols]),
+            Some(part) => Tensor {
+                name,
+                kind: mix.kind(part, tensor.layer, shape),
+                dims: vec![tensor.cols, tensor.rows],
+                data: Data::Random {
+                    stream: tensor.stream,
+                    heads: match part {
+                        Part::Query => Some(shape.heads),
+                        Part::Key => Some(shape.kv_heads),
+                        _ => None,
+                    },
+                },
+            },
+        });
+    }
+    if let Some(slowing) = &shape.slowing {
+        all.push(numbers(
+            "rope_freqs.weight".into(),
+            divisors(shape, slowing),
+        ));
     }
     all
 }
 
+fn numbers(name: String, numbers: Vec<f32>) -> Tensor {
+    Tensor {
+        name,
+        kind: Kind::F32,
+        dims: vec![numbers.len()],
+        data: Data::Numbers(numbers),
+    }
+}
+
+/// The numbers by which rotary frequencies are divided: 1 for short waves, the factor for long ones.
+fn divisors(shape: &Shape, slowing: &Slowing) -> Vec<f32> {
+    let [low, high] = Slowing::BOUNDS;
+    (0..shape.head_dim / 2)
+        .map(|pair| {
+            let frequency = shape.theta.powf(-2.0 * pair as f64 / shape.head_dim as f64);
+            let waves = slowing.original as f64 * frequency / std::f64::consts::TAU;
+            let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
+            (1.0 / (kept + (1.0 - kept) / slowing.factor)) as f32
+        })
+        .collect()
+}
+
 /// Everything before the tensors' data, padded to the alignment.
 fn header(shape: &Shape, mix: Mix, tensors: &[Tensor]) -> Vec<u8> {
-    let vocabulary = vocabulary(shape.vocab);
+    let vocabulary = Vocabulary::new(shape.vocab);
+    let control = |place| vocabulary.control(place) as u32;
+    let first_control = control(0) as usize;
+    let types = (0..shape.vocab)
+        .map(|id| if id < first_control { TEXT } else { CONTROL })
+        .collect::<Vec<_>>();
+    let merges = vocabulary.merges.iter();
+    let merges = merges
+        .map(|(left, right)| format!("{left} {right}"))
+        .collect::<Vec<_>>();
     let mut meta = Metadata::default();
     meta.text("general.architecture", "llama");
     meta.text("general.name", &format!("{} {}", shape.name, mix.name()));
     meta.u32("general.file_type", mix.file_type());
     meta.u32("general.quantization_version", 2);
-    meta.u32("llama.context_length", 2048);
+    meta.u32("llama.context_length", shape.context as u32);
     meta.u32("llama.vocab_size", shape.vocab as u32);
     meta.u32("llama.embedding_length", shape.dim as u32);
     meta.u32("llama.block_count", shape.layers as u32);
     meta.u32("llama.feed_forward_length", shape.ffn as u32);
     meta.u32("llama.attention.head_count", shape.heads as u32);
     meta.u32("llama.attention.head_count_kv", shape.kv_heads as u32);
-    meta.u32(
-        "llama.rope.dimension_count",
-        (shape.dim / shape.heads) as u32,
-    );
-    meta.f32("llama.rope.freq_base", 10_000.0);
+    meta.u32("llama.attention.key_length", shape.head_dim as u32);
+    meta.u32("llama.attention.value_length", shape.head_dim as u32);
+    meta.u32("llama.rope.dimension_count", shape.head_dim as u32);
+    meta.f32("llama.rope.freq_base", shape.theta as f32);
     meta.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
     meta.text("tokenizer.ggml.model", "gpt2");
-    meta.text("tokenizer.ggml.pre", "gpt-2");
+    meta.text("tokenizer.ggml.pre", "llama-bpe");
     meta.texts("tokenizer.ggml.tokens", &vocabulary.tokens);
-    meta.i32s("tokenizer.ggml.token_type", &vocabulary.types);
-    meta.texts("tokenizer.ggml.merges", &vocabulary.merges);
-    meta.u32("tokenizer.ggml.bos_token_id", 0);
-    meta.u32("tokenizer.ggml.eos_token_id", 1);
-    meta.truth("tokenizer.ggml.add_bos_token", false);
+    meta.i32s("tokenizer.ggml.token_type", &types);
+    meta.texts("tokenizer.ggml.merges", &merges);
+    meta.u32(
+        "tokenizer.ggml.bos_token_id",
+        control(vocabulary::BEGIN_OF_TEXT),
+    );
+    meta.u32(
+        "tokenizer.ggml.eos_token_id",
+        control(vocabulary::END_OF_TURN),
+    );
+    meta.truth("tokenizer.ggml.add_bos_token", shape.add_bos);
+    meta.text("tokenizer.chat_template", vocabulary::TEMPLATE);
 
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
@@ -272,6 +315,10 @@ fn header(shape: &Shape, mix: Mix, tensors: &[Tensor]) -> Vec<u8> {
     out.resize(aligned(out.len() as u64) as usize, 0);
     out
 }
+
+/// ggml's numbers for kinds of tokens.
+const TEXT: i32 = 1;
+const CONTROL: i32 = 3;
 
 /// Metadata entries as GGUF writes them.
 #[derive(Default)]
@@ -331,87 +378,64 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// A byte-level BPE vocabulary.
-struct Vocabulary {
-    tokens: Vec<String>,
-    /// ggml's numbers: 1 is text, 3 a control token.
-    types: Vec<i32>,
-    merges: Vec<String>,
+/// Makes the rows of a tensor. Matrices have mean 0 and a standard deviation of one over the root of the
+/// row's length, so that activations keep their size.
+struct Maker<'a> {
+    tensor: &'a Tensor,
+    /// The rows, where they are in half precision.
+    halves: Option<Rows>,
 }
 
-/// Two control tokens and printable ASCII: every character, [`WORDS`], then all pairs and triples as far
-/// as they fit. Whatever such a model says is UTF-8, which not every program takes for granted.
-fn vocabulary(size: usize) -> Vocabulary {
-    // A space and a line break as byte-level vocabularies spell them.
-    let characters = ['Ġ', 'Ċ'].into_iter().chain('!'..='~').collect::<Vec<_>>();
-    let mut tokens = vec!["<|begin_of_text|>".to_owned(), "<|end_of_text|>".to_owned()];
-    let types = (0..size).map(|id| if id < 2 { 3 } else { 1 }).collect();
-    tokens.extend(characters.iter().map(char::to_string));
-    // A word grows from its first character on; these merges come first, so that no other cuts it up.
-    let words = WORDS.iter().flat_map(|word| {
-        (1..=word.len()).map(|end| {
-            (
-                format!("Ġ{}", &word[..end - 1]),
-                word[end - 1..end].to_owned(),
-            )
-        })
-    });
-    let characters = characters.as_slice();
-    let with_each = |left: String| {
-        let rights = characters.iter();
-        rights.map(move |right| (left.clone(), right.to_string()))
-    };
-    let singles = || characters.iter().map(char::to_string);
-    let pairs = singles().flat_map(with_each);
-    let triples = singles()
-        .flat_map(|first| singles().map(move |second| format!("{first}{second}")))
-        .flat_map(with_each);
-    let mut known = tokens.iter().cloned().collect::<HashSet<_>>();
-    let mut merges = Vec::new();
-    for (left, right) in words.chain(pairs).chain(triples) {
-        if tokens.len() == size {
-            break;
-        }
-        let token = format!("{left}{right}");
-        if known.insert(token.clone()) {
-            merges.push(format!("{left} {right}"));
-            tokens.push(token);
-        }
+impl<'a> Maker<'a> {
+    fn new(tensor: &'a Tensor) -> Self {
+        let halves = match (&tensor.data, tensor.kind) {
+            (Data::Random { stream, .. }, Kind::F16) => {
+                Some(Rows::new(*stream, tensor.dims[0], Half::F16))
+            }
+            _ => None,
+        };
+        Self { tensor, halves }
     }
-    Vocabulary {
-        tokens,
-        types,
-        merges,
+
+    fn append(&self, row: usize, out: &mut Vec<u8>) {
+        let (stream, heads) = match &self.tensor.data {
+            Data::Numbers(numbers) => {
+                return out.extend(numbers.iter().flat_map(|it| it.to_le_bytes()));
+            }
+            Data::Random { stream, heads } => (*stream, *heads),
+        };
+        if let Some(rows) = &self.halves {
+            let row = match heads {
+                Some(heads) => from_halves(row, self.tensor.rows() / heads),
+                None => row,
+            };
+            return rows.append(row, out);
+        }
+        let start = out.len();
+        out.resize(start + self.tensor.row_bytes(), 0);
+        let data = &mut out[start..];
+        let mut random = Random::at(stream, row as u64);
+        for word in data.chunks_mut(8) {
+            word.copy_from_slice(&random.next().to_le_bytes()[..word.len()]);
+        }
+        let (_, _, block_bytes) = self.tensor.kind.layout();
+        let deviation = 1.0 / (self.tensor.dims[0] as f32).sqrt();
+        for block in data.chunks_exact_mut(block_bytes) {
+            match self.tensor.kind {
+                Kind::F32 | Kind::F16 => {}
+                Kind::Q4_0 => q4_0(block, deviation),
+                Kind::Q4_K => q4_k(block, deviation),
+                Kind::Q6_K => q6_k(block, deviation),
+            }
+        }
     }
 }
 
-/// The data of a tensor. Gains are 1. Matrices have mean 0 and a standard deviation of one over the root
-/// of the row's length, so that activations keep their size.
-fn weights(tensor: &Tensor, random: &mut Random) -> Vec<u8> {
-    if tensor.kind == Kind::F32 {
-        return tensor
-            .dims
-            .iter()
-            .flat_map(|len| vec![1f32; *len])
-            .flat_map(f32::to_le_bytes)
-            .collect();
-    }
-    let (_, _, block_bytes) = tensor.kind.layout();
-    let mut data = vec![0; tensor.bytes() as usize];
-    let (words, _) = data.as_chunks_mut::<8>();
-    words
-        .iter_mut()
-        .for_each(|word| *word = random.next().to_le_bytes());
-    let deviation = 1.0 / (tensor.dims[0] as f32).sqrt();
-    for block in data.chunks_exact_mut(block_bytes) {
-        match tensor.kind {
-            Kind::F32 => {}
-            Kind::Q4_0 => q4_0(block, deviation),
-            Kind::Q4_K => q4_k(block, deviation),
-            Kind::Q6_K => q6_k(block, deviation),
-        }
-    }
-    data
+/// Where Hugging Face has the row that GGUF has here: rotated pairs are the halves of a head there, and
+/// neighbours here.
+fn from_halves(row: usize, head_dim: usize) -> usize {
+    let (head, at) = (row / head_dim, row % head_dim);
+    head * head_dim + at % 2 * (head_dim / 2) + at / 2
 }
 
 /// The standard deviation of a number of four random bits.
@@ -420,14 +444,14 @@ const OF_FOUR_BITS: f32 = 4.61;
 /// The scale, of either sign: the bits mean -8 to 7.
 fn q4_0(block: &mut [u8], deviation: f32) {
     let sign = u16::from(block[0] & 1) << 15;
-    put_half(&mut block[..2], half(deviation / OF_FOUR_BITS) | sign);
+    put_f16(&mut block[..2], f16(deviation / OF_FOUR_BITS) | sign);
 }
 
 /// The scales, and minimums that are 7.5 of them: the middle of four bits. Scales of groups are 32 to 63.
 fn q4_k(block: &mut [u8], deviation: f32) {
     let scale = deviation / (OF_FOUR_BITS * 47.5);
-    put_half(&mut block[0..2], half(scale));
-    put_half(&mut block[2..4], half(7.5 * scale));
+    put_f16(&mut block[0..2], f16(scale));
+    put_f16(&mut block[2..4], f16(7.5 * scale));
     // Low six bits of four scales, low six bits of four minimums, low nibbles of the other four of each;
     // the spare bits are their high ones. A minimum's number is its scale's.
     for group in 0..4 {
@@ -448,34 +472,11 @@ fn q6_k(block: &mut [u8], deviation: f32) {
             size.wrapping_neg()
         };
     }
-    put_half(&mut block[208..210], half(deviation / (18.5 * 95.5)));
+    put_f16(&mut block[208..210], f16(deviation / (18.5 * 95.5)));
 }
 
-fn put_half(out: &mut [u8], bits: u16) {
+fn put_f16(out: &mut [u8], bits: u16) {
     out.copy_from_slice(&bits.to_le_bytes());
-}
-
-/// The bits of the half float nearest to a positive number below 1.
-fn half(value: f32) -> u16 {
-    // Below 2^-14 halves are multiples of 2^-24; above, an f32's exponent and mantissa cut to ten bits.
-    if value < 2f32.powi(-14) {
-        return (value * 2f32.powi(24)).round() as u16;
-    }
-    let bits = value.to_bits() + (1 << 12);
-    ((bits >> 13) - ((127 - 15) << 10)) as u16
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
 }
 
 #[cfg(test)]
@@ -483,21 +484,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use model::Plan;
+    use model::config::llama3_divisors;
     use weights::BlockType;
     use weights::codec::dequantize;
-    use weights::gguf::{self, Gguf, MetaArray, MetaValue, Step};
+    use weights::gguf::{self, Gguf, Step};
 
+    use super::super::{NANO, ONE, SMALL};
     use super::*;
 
-    const TINY: Shape = Shape {
-        name: "tiny",
-        layers: 3,
-        dim: 256,
-        heads: 4,
-        kv_heads: 2,
-        ffn: 512,
-        vocab: 1000,
-    };
+    const MIXES: [Mix; 3] = [Mix::Q4_K_M, Mix::Q4_0, Mix::F16];
 
     fn file(shape: &Shape, mix: Mix) -> Vec<u8> {
         let tensors = tensors(shape, mix);
@@ -515,22 +510,37 @@ mod tests {
 
     #[test]
     fn the_engine_takes_it_for_a_model_of_its_shape() {
-        for mix in Mix::ALL {
-            let file = file(&TINY, mix);
+        for mix in MIXES {
+            let file = file(&NANO, mix);
             assert!(file.len().is_multiple_of(ALIGNMENT as usize));
             let plan = Plan::from_gguf(&read(&file)).unwrap();
-            assert_eq!((plan.config.layers, plan.config.dim), (3, 256));
-            assert_eq!((plan.config.heads, plan.config.kv_heads), (4, 2));
-            assert_eq!((plan.config.ffn, plan.config.vocab), (512, 1000));
-            assert_eq!(plan.tensors.len(), 3 + 9 * 3);
-            assert_eq!(file.len() as u64, plan.end());
+            assert_eq!((plan.config.layers, plan.config.dim), (4, 256));
+            assert_eq!((plan.config.heads, plan.config.kv_heads), (8, 2));
+            assert_eq!((plan.config.head_dim, plan.config.context), (32, 4096));
+            assert_eq!((plan.config.ffn, plan.config.vocab), (768, 2304));
+            assert_eq!(plan.tensors.len(), 3 + 9 * 4 + 1);
+            let end = aligned(plan.end());
+            assert_eq!(file.len() as u64, end);
         }
     }
 
     #[test]
+    fn its_rotary_numbers_are_those_of_the_configuration() {
+        let slowing = ONE.slowing.as_ref().unwrap();
+        let expected = llama3_divisors(500_000.0, 64, 32.0, 1.0, 4.0, 8192.0);
+        assert_eq!(divisors(&ONE, slowing), expected);
+        let tensors = tensors(&ONE, Mix::F16);
+        let mut bytes = Vec::new();
+        Maker::new(tensors.last().unwrap()).append(0, &mut bytes);
+        let mut values = [0.0; 32];
+        dequantize(BlockType::F32, &bytes, &mut values).unwrap();
+        assert_eq!(values, *expected);
+    }
+
+    #[test]
     fn weights_have_the_wanted_mean_and_deviation() {
-        for mix in Mix::ALL {
-            let file = file(&TINY, mix);
+        for mix in MIXES {
+            let file = file(&NANO, mix);
             let gguf = read(&file);
             for tensor in gguf.tensors.iter().filter(|tensor| tensor.dims.len() == 2) {
                 let bytes = &file[tensor.offset as usize..tensor.end() as usize];
@@ -553,9 +563,9 @@ mod tests {
 
     #[test]
     fn types_are_mixed_as_llama_cpp_mixes_them() {
-        let kinds = |mix| {
+        let kinds = |shape, mix| {
             let mut kinds = BTreeMap::new();
-            for tensor in tensors(&SMALL, mix) {
+            for tensor in tensors(shape, mix) {
                 *kinds.entry(tensor.kind.layout().0).or_insert(0) += 1;
             }
             kinds
@@ -565,14 +575,19 @@ mod tests {
         let norms = (id(BlockType::F32), 25);
         // Value and down projections of blocks 0, 3, 6, 9, 10 and 11, and the output.
         assert_eq!(
-            kinds(Mix::Q4_K_M),
+            kinds(&SMALL, Mix::Q4_K_M),
             BTreeMap::from([norms, (q4_k, 86 - 13), (q6_k, 13)])
         );
         assert_eq!(
-            kinds(Mix::Q4_0),
+            kinds(&SMALL, Mix::Q4_0),
             BTreeMap::from([norms, (id(BlockType::Q4_0), 85), (q6_k, 1)])
         );
-        for kind in [Kind::F32, Kind::Q4_0, Kind::Q4_K, Kind::Q6_K] {
+        // As the published file of Llama 3.2 1B has them: gains and rotary numbers, and the embeddings in Q6_K.
+        assert_eq!(
+            kinds(&ONE, Mix::Q4_K_M),
+            BTreeMap::from([(id(BlockType::F32), 34), (q4_k, 96), (q6_k, 17)])
+        );
+        for kind in [Kind::F32, Kind::F16, Kind::Q4_0, Kind::Q4_K, Kind::Q6_K] {
             let (id, weights, bytes) = kind.layout();
             let known = BlockType::from_ggml_id(id).unwrap();
             assert_eq!((known.block_len(), known.block_bytes()), (weights, bytes));
@@ -580,42 +595,20 @@ mod tests {
     }
 
     #[test]
-    fn the_vocabulary_is_full_and_every_merge_makes_a_token() {
-        let file = file(&TINY, Mix::Q4_0);
-        let gguf = read(&file);
-        let list = |key: &str| match gguf.get(key) {
-            Some(MetaValue::Array(MetaArray::Str(list))) => list.to_strings().unwrap(),
-            other => panic!("{key} is {other:?}"),
-        };
-        let tokens = list("tokenizer.ggml.tokens");
-        let known = tokens.iter().collect::<HashSet<_>>();
-        assert_eq!((tokens.len(), known.len()), (TINY.vocab, TINY.vocab));
-        for merge in list("tokenizer.ggml.merges") {
-            let (left, right) = merge.split_once(' ').unwrap();
-            let made = format!("{left}{right}");
-            assert!(known.contains(&left.to_owned()) && known.contains(&right.to_owned()));
-            assert!(known.contains(&made), "{made}");
-        }
-        for word in WORDS {
-            assert!(known.contains(&format!("Ġ{word}")), "{word}");
-        }
-    }
-
-    #[test]
     fn a_file_is_written_once_and_again_when_it_is_another() {
         let folder = std::env::temp_dir().join(format!("xtask-gguf-{}", std::process::id()));
-        let path = model(&folder, &TINY, Mix::Q4_0).unwrap();
-        let expected = file(&TINY, Mix::Q4_0);
+        let path = model(&folder, &NANO, Mix::Q4_0).unwrap();
+        let expected = file(&NANO, Mix::Q4_0);
         assert!(fs::read(&path).unwrap() == expected);
         // Only header and length are looked at.
         let mut other = expected.clone();
         *other.last_mut().unwrap() ^= 1;
         fs::write(&path, &other).unwrap();
-        model(&folder, &TINY, Mix::Q4_0).unwrap();
+        model(&folder, &NANO, Mix::Q4_0).unwrap();
         assert!(fs::read(&path).unwrap() == other);
         other[40] ^= 1;
         fs::write(&path, &other).unwrap();
-        model(&folder, &TINY, Mix::Q4_0).unwrap();
+        model(&folder, &NANO, Mix::Q4_0).unwrap();
         assert!(fs::read(&path).unwrap() == expected);
         fs::remove_dir_all(folder).unwrap();
     }
