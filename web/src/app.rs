@@ -7,7 +7,7 @@ use crate::dom;
 use crate::editor::Editor;
 use crate::help::Help;
 use crate::inspector::Inspector;
-use crate::live::{LivePanel, Model, ModelPanel};
+use crate::live::{LivePanel, ModelPanel};
 use crate::sides::{Both, Heads, Single, parts};
 use crate::state::{Dock, Link, Page, Pane, Spot, View};
 use crate::top::Top;
@@ -83,7 +83,7 @@ fn DockBox() -> impl IntoView {
             <div class="bar"><div class="tabs" role="tablist" aria-label="Dock" on:keydown=crate::controls::tab_keys>{tab(Dock::Costs, "Costs", "dock-costs")}{tab(Dock::Model, "Model", "dock-model")}</div>
                 {move || match page.dock.get() {
                     Dock::Costs => view! { <Sentence/><Key/> }.into_any(),
-                    Dock::Model => view! { <span class="say muted">"One model serves both sides. It is read by this browser and stays in it."</span> }.into_any(),
+                    Dock::Model => view! { <span class="say muted">"Load reads a model for both sides. It is read by this browser and stays in it."</span> }.into_any(),
                 }}
                 <button class="btn quiet inspect" on:click=move |_| page.drawer.update(|open| *open = !*open)>"Inspector"</button>
             </div>
@@ -480,7 +480,7 @@ fn escape(page: Page) {
     if page.help.get_untracked() {
         page.help.set(false);
     } else if untrack(|| page.live.going()).is_some()
-        || matches!(*page.live.model.read_untracked(), Model::Loading(..))
+        || page.live.load.with_untracked(Option::is_some)
     {
         page.live.stop();
     } else if page.drawer.get_untracked() {

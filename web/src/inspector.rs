@@ -2,7 +2,6 @@
 
 use crate::document::{Document, Side, Tone, class, content_text};
 use crate::icons;
-use crate::live::Model;
 use crate::pieces;
 use crate::sides::{json_text, parts};
 use crate::state::{Link, Page, Spot, page};
@@ -187,9 +186,9 @@ fn of_written(page: Page, (side, at): (Side, usize)) -> AnyView {
     let Some(token) = written.read().get(at).cloned() else {
         return ().into_any();
     };
-    let model = match &*page.live.model.read() {
-        Model::Ready(info) => info.name.clone(),
-        _ => "a model no longer loaded".to_owned(),
+    let model = match page.live.ready(side) {
+        Some(model) => model.name.clone(),
+        None => "a model no longer loaded".to_owned(),
     };
     let bytes = if token.text.is_empty() {
         "the beginning of a character that a later token ends".to_owned()

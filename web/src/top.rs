@@ -1,7 +1,6 @@
 //! The masthead: name, sample, engine, help, theme.
 
 use crate::dom;
-use crate::live::Model;
 use crate::state::page;
 use leptos::prelude::*;
 
@@ -69,19 +68,32 @@ pub fn Top() -> impl IntoView {
             .collect_view()
     };
     let engine = move || {
-        let going = page.live.going();
-        match (&*page.live.model.read(), going) {
-            (Model::Ready(info), Some(side)) => (
-                true,
-                true,
-                format!("{}, side {} running", info.name, side.plate()),
-            ),
-            (Model::Ready(info), None) if page.live.gpu_lost.get() => {
-                (false, false, format!("{}, GPU lost", info.name))
-            }
-            (Model::Ready(info), None) => (true, false, format!("{} ready", info.name)),
-            (Model::Loading(..), _) => (false, true, "loading a model".to_owned()),
-            (Model::None, _) => (false, false, "no model loaded".to_owned()),
+        let live = page.live;
+        let going = live.going();
+        let names = live
+            .loaded()
+            .into_iter()
+            .map(|(sides, model)| match sides[..] {
+                [side] => format!("{} {}", side.plate(), model.name),
+                _ => model.name.clone(),
+            })
+            .collect::<Vec<_>>()
+            .join(", ");
+        if let Some(side) = going {
+            let name = live.model(side).map_or(String::new(), |m| m.name.clone());
+            return (true, true, format!("{name}, side {} running", side.plate()));
+        }
+        if let Some(load) = &*live.load.read() {
+            let share = load.progress.share();
+            let share = share.map_or(String::new(), |share| format!(", {share:.0} %"));
+            return (false, true, format!("loading a model{share}"));
+        }
+        if names.is_empty() {
+            (false, false, "no model loaded".to_owned())
+        } else if live.gpu_lost.iter().any(|lost| lost.get()) {
+            (false, false, format!("{names}, GPU lost"))
+        } else {
+            (true, false, format!("{names} ready"))
         }
     };
     view! {

@@ -1,11 +1,13 @@
 //! The worker that runs the engine, and what its events change.
 
+use super::loading::Answer;
 use super::processor::{self, Choice, Gpu, Kind};
-use super::{Live, Model, Progress, Run, Seen, Written};
+use super::{Asked, Halted, How, Kept, Live, Progress, Run, Seen, Written, wire};
 use crate::document::Side;
 use crate::dom;
+use crate::state::Shared;
 use crate::words;
-use engine::protocol::{Event, Failure, FailureKind, Request};
+use engine::protocol::{Event, Failure, FailureKind, ModelInfo, Request, Residence, Sides, Stage};
 use leptos::prelude::*;
 use serde::Serialize;
 use wasm_bindgen::prelude::Closure;
@@ -36,8 +38,8 @@ pub fn now() -> f64 {
 
 impl Live {
     /// Sends a request; starts the worker if it is not there.
-    pub(super) fn post(self, request: &Request, file: Option<web_sys::File>) {
-        let message = match message(request, file) {
+    pub(super) fn post(self, request: &Request, files: &[web_sys::File]) {
+        let message = match message(request, files) {
             Ok(message) => message,
             Err(error) => return self.broken(format!("a request could not be written: {error}")),
         };
@@ -48,7 +50,7 @@ impl Live {
         self.connection.update_value(|connection| {
             let Some(connection) = connection else { return };
             match &connection.program {
-                // Fails only for values that cannot be cloned; ours are plain data and a file.
+                // Fails only for values that cannot be cloned; ours are plain data and files.
                 Some(program) if connection.ready => drop(program.worker.post_message(&message)),
                 _ => connection.waiting.push(message),
             }
@@ -111,21 +113,24 @@ impl Live {
         });
     }
 
-    /// Starts the engine anew, with the model that was there or that only lacked a processor.
+    /// Starts the engine anew, with the models that were there or that only lacked a processor.
     fn restart(self) {
         let lacked = self.failure.with_untracked(|failure| {
             failure
                 .as_ref()
                 .is_some_and(|f| f.kind == FailureKind::NoGpu)
         });
-        let model = *self.model.read_untracked() != Model::None
-            || lacked && self.chosen.with_untracked(Option::is_some);
+        if !lacked {
+            // What could not be loaded for a reason of its own is not tried again.
+            self.again.set(Vec::new());
+        }
         self.end();
         self.failure.set(None);
-        if model {
-            self.load_again();
-        } else {
+        self.halted.set(None);
+        if self.again.with_untracked(Vec::is_empty) {
             self.wake();
+        } else {
+            self.load_again();
         }
     }
 
@@ -171,6 +176,7 @@ impl Live {
 
     /// Ends the worker: what ran has failed, and the next request starts a new one.
     fn lost(self, failure: Failure) {
+        let load = self.load.get_untracked();
         self.end();
         for side in self.sides {
             if matches!(side.run.get_untracked(), Run::Going(_)) {
@@ -178,10 +184,22 @@ impl Live {
                 side.failure.set(Some(failure.clone()));
             }
         }
+        self.check.update(|check| {
+            if let Some(check) = check
+                && check.going
+            {
+                check.going = false;
+                check.failure = Some(failure.clone());
+            }
+        });
+        self.halted.set(load.map(|load| Halted {
+            load,
+            failure: Some(failure.clone()),
+        }));
         self.failure.set(Some(failure));
     }
 
-    /// Ends the worker, and with it the model.
+    /// Ends the worker, and with it the models. What there was can be loaded again.
     fn end(self) {
         // The closures of the old worker may be what calls this, so they are dropped later.
         if let Some(old) = self.connection.try_update_value(Option::take).flatten() {
@@ -190,10 +208,62 @@ impl Live {
             }
             set_timeout(move || drop(old), std::time::Duration::ZERO);
         }
+        let mut again = self.had();
+        if let Some(load) = self.load.get_untracked() {
+            // What was on its way to a side comes instead of what the side had.
+            again.retain_mut(|asked| match asked.sides.without(load.asked.sides) {
+                Some(left) => {
+                    asked.sides = left;
+                    true
+                }
+                None => false,
+            });
+            again.push(load.asked);
+        }
+        again.extend(
+            self.next
+                .with_value(|next| next.iter().cloned().collect::<Vec<_>>()),
+        );
+        if !again.is_empty() {
+            self.again.set(again);
+        }
+        self.next.set_value(Default::default());
+        self.answers.set_value(Default::default());
         self.processor.set(None);
-        self.model.set(Model::None);
-        self.gpu_lost.set(false);
+        self.load.set(None);
         self.reloading.set(None);
+        for side in Side::BOTH {
+            self.empty(side);
+        }
+    }
+
+    /// What the sides' models were asked for with, each once.
+    fn had(self) -> Vec<Asked> {
+        let models = Side::BOTH.map(|side| self.models[side.index()].get_untracked());
+        let had = self.had.get_value();
+        let shared = models[0].is_some() && models[0] == models[1];
+        let mut list: Vec<Asked> = Vec::new();
+        for (side, asked) in Side::BOTH.into_iter().zip(had) {
+            let Some(mut asked) = asked else { continue };
+            if shared && side == Side::B {
+                continue;
+            }
+            asked.sides = match (shared, side) {
+                (true, _) => Sides::Both,
+                (false, Side::A) => Sides::A,
+                (false, Side::B) => Sides::B,
+            };
+            list.push(asked);
+        }
+        list
+    }
+
+    fn empty(self, side: Side) {
+        let at = side.index();
+        self.models[at].set(None);
+        self.had.update_value(|had| had[at] = None);
+        self.residence[at].set(Residence::Empty);
+        self.gpu_lost[at].set(false);
     }
 
     fn heard(self, event: Event) {
@@ -208,38 +278,54 @@ impl Live {
                     let _ = program.worker.post_message(&message);
                 }
             }),
-            Event::Processor { processor } => self.processor.set(Some(processor)),
+            Event::Processor { processor } => {
+                self.processor.set(Some(processor));
+                if self.next_answer() == Some(Answer::Probe) {
+                    self.answer_came();
+                }
+            }
+            Event::Checked { preflight } => self.checked(preflight),
+            Event::Choices { choices } => {
+                if self.next_answer() == Some(Answer::Load) {
+                    self.several();
+                } else {
+                    self.choose_one(choices);
+                }
+            }
             Event::Progress {
                 stage,
                 done,
                 total,
                 seconds,
-            } => {
-                let now = Progress {
-                    stage,
-                    done,
-                    total,
-                    seconds,
-                };
-                if *self.model.read_untracked() == Model::None {
-                    return;
+            } => self.moved(Progress {
+                stage,
+                done,
+                total,
+                seconds,
+            }),
+            Event::Pieces { pieces } => self.load.update(|load| {
+                if let Some(load) = load {
+                    load.pieces = Some(pieces);
                 }
-                if self.is_loading() {
-                    self.model.update(|model| {
-                        if let Model::Loading(_, progress) = model {
-                            *progress = now;
-                        }
-                    });
-                } else {
-                    self.reloading.set(Some(now));
+            }),
+            Event::Loaded { sides, model } => self.loaded_for(sides, *model),
+            Event::Residence { a, b } => {
+                for (side, residence) in Side::BOTH.into_iter().zip([a, b]) {
+                    let at = side.index();
+                    match residence {
+                        Residence::Empty => self.empty(side),
+                        Residence::Resident => self.gpu_lost[at].set(false),
+                        Residence::Away => {}
+                    }
+                    self.residence[at].set(residence);
                 }
             }
-            Event::Loaded { model } => {
-                self.failure.set(None);
-                self.found();
-                self.processor.set(Some(model.processor.clone()));
-                self.spoken.set(format!("{} is ready.", model.name));
-                self.model.set(Model::Ready(Box::new(model)));
+            Event::Kept { models, storage } => {
+                if self.next_answer() == Some(Answer::Kept) {
+                    self.answer_came();
+                }
+                self.discard(&models);
+                self.kept.set(Some(Kept { models, storage }));
             }
             Event::Prompt {
                 job,
@@ -247,8 +333,8 @@ impl Live {
                 pieces,
                 reused,
             } => {
-                self.found();
                 if let Some(side) = self.of_job(job) {
+                    self.found(side);
                     let side = self.side(side);
                     side.stats
                         .update(|stats| stats.prompt_tokens = ids.len() as u32);
@@ -281,6 +367,7 @@ impl Live {
                 }
             }
             Event::Finished { job, reason, stats } => {
+                self.job_ended(job);
                 if let Some(side) = self.of_job(job) {
                     self.spoken.set(format!(
                         "Side {}: {} written, {}.",
@@ -293,13 +380,96 @@ impl Live {
                     side.run.set(Run::Done(reason));
                 }
             }
-            Event::Unloaded => {
-                self.model.set(Model::None);
-                self.chosen.set(None);
+            Event::Unloaded { sides } => {
+                for side in Side::BOTH {
+                    if sides.has(wire(side)) {
+                        self.empty(side);
+                    }
+                }
             }
             // Nothing here asks for it.
             Event::Measured { .. } => {}
             Event::Failed { job, failure } => self.failed(job, failure),
+        }
+    }
+
+    /// A load has come further, or that which a generation has to wait for.
+    fn moved(self, now: Progress) {
+        if self.next_answer() != Some(Answer::Load) {
+            if untrack(|| self.going()).is_some() {
+                self.reloading.set(Some(now));
+            }
+            return;
+        }
+        let mut said = None;
+        self.load.update(|load| {
+            let Some(load) = load else { return };
+            load.moved(now);
+            let quarters = now.share().map_or(0, |share| (share / 25.0) as u32);
+            if now.stage == Stage::Weights && quarters > load.said && quarters < 4 {
+                load.said = quarters;
+                said = Some(format!("{} per cent loaded.", quarters * 25));
+            }
+        });
+        if let Some(said) = said {
+            self.spoken.set(said);
+        }
+    }
+
+    fn loaded_for(self, sides: Sides, model: ModelInfo) {
+        self.processor.set(Some(model.processor.clone()));
+        let asked = if self.next_answer() == Some(Answer::Load) {
+            self.answer_came();
+            let load = self.load.get_untracked();
+            self.failure.set(None);
+            self.halted.set(None);
+            self.load.set(None);
+            self.spoken.set(format!("{} is ready.", model.name));
+            load.map(|load| load.asked)
+        } else {
+            self.reloading.set(None);
+            None
+        };
+        let model = Shared::new(model);
+        for side in Side::BOTH {
+            if sides.has(wire(side)) {
+                let at = side.index();
+                self.models[at].set(Some(model.clone()));
+                self.residence[at].set(Residence::Resident);
+                self.gpu_lost[at].set(false);
+                if let Some(asked) = &asked {
+                    self.had.update_value(|had| had[at] = Some(asked.clone()));
+                }
+            }
+        }
+        self.load_next();
+        self.list_if_shown();
+    }
+
+    /// Begins the next load of several.
+    fn load_next(self) {
+        let next = self
+            .next
+            .try_update_value(std::collections::VecDeque::pop_front)
+            .flatten();
+        if let Some(asked) = next {
+            self.load(asked);
+        }
+    }
+
+    /// What is kept has changed; whoever looks at it sees it.
+    fn list_if_shown(self) {
+        if self.kept.with_untracked(Option::is_some) {
+            self.list_kept();
+        }
+    }
+
+    /// A load without a check found several models: the check lets one be chosen.
+    fn several(self) {
+        self.answer_came();
+        if let Some(load) = self.load.get_untracked() {
+            self.load.set(None);
+            self.check(load.asked, None);
         }
     }
 
@@ -312,38 +482,79 @@ impl Live {
         if failure.kind == FailureKind::Internal && job.is_none() || !self.is_ready() {
             return self.lost(failure);
         }
-        if self.reloading.with_untracked(Option::is_some) {
-            // The load that a lost GPU made necessary.
-            self.reloading.set(None);
-            self.gpu_lost.set(false);
-            self.model.set(Model::None);
-            self.failure.set(Some(failure.clone()));
-        } else if failure.kind == FailureKind::Device
-            && matches!(*self.model.read_untracked(), Model::Ready(_))
-        {
-            // The engine keeps what it needs to load the model again.
-            self.gpu_lost.set(true);
+        if failure.kind == FailureKind::Device {
+            // The engine keeps what it needs to load the models again.
+            for side in Side::BOTH {
+                if self.models[side.index()].with_untracked(Option::is_some) {
+                    self.gpu_lost[side.index()].set(true);
+                }
+            }
         }
-        match job.and_then(|job| self.of_job(job)) {
-            Some(side) => {
+        self.reloading.set(None);
+        if let Some(job) = job {
+            self.job_ended(job);
+            if let Some(side) = self.of_job(job) {
                 let side = self.side(side);
                 side.run.set(Run::Idle);
                 side.failure.set(Some(failure));
             }
-            None => {
-                if self.is_loading() {
-                    self.model.set(Model::None);
+            return;
+        }
+        let answer = self.next_answer();
+        if !matches!(answer, Some(Answer::Job(_))) {
+            self.answer_came();
+        }
+        match answer {
+            Some(Answer::Load) => self.load_failed(failure),
+            Some(Answer::Check { dismissed: true }) => {}
+            Some(Answer::Check { dismissed: false }) => self.check.update(|check| {
+                if let Some(check) = check {
+                    check.going = false;
+                    check.failure = Some(failure);
                 }
-                self.failure.set(Some(failure));
-            }
+            }),
+            _ => self.failure.set(Some(failure)),
         }
     }
 
-    /// The model is there, again.
-    fn found(self) {
-        if self.gpu_lost.get_untracked() {
-            self.gpu_lost.set(false);
+    fn load_failed(self, failure: Failure) {
+        let Some(load) = self.load.get_untracked() else {
+            return;
+        };
+        self.load.set(None);
+        match load.how {
+            How::Runs => {
+                self.again.set(vec![load.asked.clone()]);
+                self.halted.set(Some(Halted {
+                    load,
+                    failure: Some(failure.clone()),
+                }));
+                self.failure.set(Some(failure));
+            }
+            How::Pause => {
+                self.spoken.set("The load is paused.".to_owned());
+                self.again.set(vec![load.asked.clone()]);
+                self.halted.set(Some(Halted {
+                    load,
+                    failure: None,
+                }));
+            }
+            How::Cancel => self.discard_later(&load),
         }
+        self.load_next();
+        self.list_if_shown();
+    }
+
+    /// The job is at its end.
+    fn job_ended(self, job: u32) {
+        if self.next_answer() == Some(Answer::Job(job)) {
+            self.answer_came();
+        }
+    }
+
+    /// A side's model is there, again.
+    fn found(self, side: Side) {
+        self.gpu_lost[side.index()].set(false);
         if self.reloading.with_untracked(Option::is_some) {
             self.reloading.set(None);
         }
@@ -356,10 +567,6 @@ impl Live {
             program.is_some_and(|program| program.kind == Kind::Gpu)
         });
         on_gpu && self.choice.get_untracked() == Choice::Automatic
-    }
-
-    fn is_loading(self) -> bool {
-        matches!(*self.model.read_untracked(), Model::Loading(..))
     }
 
     fn is_ready(self) -> bool {
@@ -377,11 +584,12 @@ impl Live {
 
 fn message(
     request: &Request,
-    file: Option<web_sys::File>,
+    files: &[web_sys::File],
 ) -> Result<JsValue, serde_wasm_bindgen::Error> {
     let message = request.serialize(&serde_wasm_bindgen::Serializer::json_compatible())?;
-    if let Some(file) = file {
-        js_sys::Reflect::set(&message, &"file".into(), &file)?;
+    if !files.is_empty() {
+        let files: js_sys::Array = files.iter().collect();
+        js_sys::Reflect::set(&message, &"files".into(), &files)?;
     }
     Ok(message)
 }

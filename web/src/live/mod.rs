@@ -1,65 +1,42 @@
-//! The model in the tab: what is loaded, what it writes, and how it is asked.
+//! The models in the tab: what is loaded for which side, what they write, and how they are asked.
 
+mod chosen;
 mod engine;
+mod loading;
 mod model;
 mod panel;
 mod processor;
 
-pub use model::ModelPanel;
+pub use chosen::{Chosen, address, dropped};
+pub use loading::{Asked, Check, Halted, How, Kept, Load, Progress};
+pub use model::{ModelPanel, failure, licence, whereabouts};
 pub use panel::LivePanel;
 
 use crate::document::Side;
 use crate::dom;
+use crate::state::Shared;
 use ::engine::protocol::{
-    Failure, FailureKind, ModelInfo, Processor, Prompt, Request, Sampling, Source, Stage, Stats,
+    self, Failure, FailureKind, ModelInfo, Processor, Prompt, Request, Residence, Sampling, Stats,
     StopReason,
 };
 use leptos::prelude::*;
+use loading::Answer;
 use processor::{Choice, Gpu};
+use std::collections::VecDeque;
 
 /// Where the choice of half precision is kept.
 const KEPT_HALF: &str = "half-cache";
+/// Where it is kept that models are not to be kept.
+const KEPT_FORGET: &str = "forget-models";
+/// Where the limit on memory is kept, in bytes.
+const KEPT_LIMIT: &str = "memory-limit";
 
-/// A load that goes on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// What is being done.
-    pub stage: Stage,
-    /// Bytes read.
-    pub done: u64,
-    /// Bytes in all; 0 when unknown.
-    pub total: u64,
-    /// Seconds since the start.
-    pub seconds: f64,
-}
-
-/// A model that was asked for; enough to ask again.
-#[derive(Clone)]
-pub struct Chosen {
-    source: Source,
-    /// A handle, for a file of this machine.
-    file: Option<web_sys::File>,
-}
-
-impl Chosen {
-    /// Its address or its file's name.
-    pub fn name(&self) -> &str {
-        match &self.source {
-            Source::Url { url } => url,
-            Source::File { name } => name,
-        }
+/// A side as the engine names it.
+pub fn wire(side: Side) -> protocol::Side {
+    match side {
+        Side::A => protocol::Side::A,
+        Side::B => protocol::Side::B,
     }
-}
-
-/// The model.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Model {
-    /// None is loaded.
-    None,
-    /// One is being loaded.
-    Loading(String, Progress),
-    /// One is ready.
-    Ready(Box<ModelInfo>),
 }
 
 /// A generated token.
@@ -145,7 +122,41 @@ impl LiveSide {
     }
 }
 
-/// The model and both sides' generations.
+/// How weights are stored that come in 16 or 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quant {
+    /// In about 4.5 bits a weight.
+    Q4,
+    /// In about 8.5 bits a weight.
+    Q8,
+    /// As they are.
+    AsIs,
+}
+
+impl Quant {
+    /// All, in the order of the control.
+    pub const ALL: [Self; 3] = [Self::Q4, Self::Q8, Self::AsIs];
+
+    /// Its words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Q4 => "4-bit",
+            Self::Q8 => "8-bit",
+            Self::AsIs => "as they are",
+        }
+    }
+
+    /// The recipe that the engine knows it by.
+    pub fn recipe(self) -> Option<String> {
+        match self {
+            Self::Q4 => Some("q4".to_owned()),
+            Self::Q8 => Some("q8".to_owned()),
+            Self::AsIs => None,
+        }
+    }
+}
+
+/// The models and both sides' generations.
 #[derive(Clone, Copy)]
 pub struct Live {
     connection: StoredValue<Option<engine::Connection>, LocalStorage>,
@@ -155,15 +166,31 @@ pub struct Live {
     pub gpu: RwSignal<Option<Gpu>>,
     /// What the running engine works on, once it has said so.
     pub processor: RwSignal<Option<Processor>>,
-    /// The model.
-    pub model: RwSignal<Model>,
-    /// The model that was last asked for.
-    pub chosen: RwSignal<Option<Chosen>, LocalStorage>,
-    /// Whether the GPU was lost under the model; it is loaded anew when it is next needed.
-    pub gpu_lost: RwSignal<bool>,
-    /// How far that load is.
+    /// What each side has; sides that share a model have the same.
+    models: [RwSignal<Option<Shared<ModelInfo>>>; 2],
+    /// What each side's model was asked for with.
+    had: StoredValue<[Option<Asked>; 2], LocalStorage>,
+    /// Where each side's model is.
+    pub residence: [RwSignal<Residence>; 2],
+    /// Whether the GPU was lost under a side's model; it is loaded anew when it is next needed.
+    pub gpu_lost: [RwSignal<bool>; 2],
+    /// How far that load is, or that of a model that had made room.
     pub reloading: RwSignal<Option<Progress>>,
-    /// Why there is none.
+    /// The load that goes on.
+    pub load: RwSignal<Option<Load>, LocalStorage>,
+    /// Loads that come after it.
+    next: StoredValue<VecDeque<Asked>, LocalStorage>,
+    /// The load that was paused or failed, until another begins.
+    pub halted: RwSignal<Option<Halted>, LocalStorage>,
+    /// The model that is being checked, or was.
+    pub check: RwSignal<Option<Check>, LocalStorage>,
+    /// When the load began that was cancelled last, while what it left behind is still there.
+    cancelled: StoredValue<Option<f64>>,
+    /// What is kept in this browser, once the engine was asked.
+    pub kept: RwSignal<Option<Kept>>,
+    /// What to load when the user wants to try again.
+    pub again: RwSignal<Vec<Asked>, LocalStorage>,
+    /// Why there is no model, or why something else could not be done.
     pub failure: RwSignal<Option<Failure>>,
     /// The sides.
     pub sides: [LiveSide; 2],
@@ -173,6 +200,12 @@ pub struct Live {
     pub context: RwSignal<u32>,
     /// Ask for keys and values in half precision on the GPU.
     pub half_cache: RwSignal<bool>,
+    /// How to store weights that come in 16 or 32 bits.
+    pub quant: RwSignal<Quant>,
+    /// Keep models that come from elsewhere in this browser.
+    pub keep: RwSignal<bool>,
+    /// Bytes that models may take together, where the user has set a limit.
+    pub memory_limit: RwSignal<Option<u64>>,
     /// Take the most probable token, always.
     pub greedy: RwSignal<bool>,
     /// Otherwise: how to draw.
@@ -184,6 +217,8 @@ pub struct Live {
     /// What was last said to screen readers about a run.
     pub spoken: RwSignal<String>,
     jobs: StoredValue<u32>,
+    /// What the engine has still to answer, in the order in which it will.
+    answers: StoredValue<VecDeque<Answer>>,
 }
 
 impl Live {
@@ -194,15 +229,26 @@ impl Live {
             choice: RwSignal::new(Choice::kept()),
             gpu: RwSignal::new(None),
             processor: RwSignal::new(None),
-            model: RwSignal::new(Model::None),
-            chosen: RwSignal::new_local(None),
-            gpu_lost: RwSignal::new(false),
+            models: [(); 2].map(|()| RwSignal::new(None)),
+            had: StoredValue::new_local([None, None]),
+            residence: [Residence::Empty; 2].map(RwSignal::new),
+            gpu_lost: [false; 2].map(RwSignal::new),
             reloading: RwSignal::new(None),
+            load: RwSignal::new_local(None),
+            next: StoredValue::new_local(VecDeque::new()),
+            halted: RwSignal::new_local(None),
+            check: RwSignal::new_local(None),
+            cancelled: StoredValue::new(None),
+            kept: RwSignal::new(None),
+            again: RwSignal::new_local(Vec::new()),
             failure: RwSignal::new(None),
             sides: [LiveSide::new(), LiveSide::new()],
             url: RwSignal::new(String::new()),
             context: RwSignal::new(2048),
             half_cache: RwSignal::new(dom::kept(KEPT_HALF).is_some()),
+            quant: RwSignal::new(Quant::Q4),
+            keep: RwSignal::new(dom::kept(KEPT_FORGET).is_none()),
+            memory_limit: RwSignal::new(dom::kept(KEPT_LIMIT).and_then(|limit| limit.parse().ok())),
             greedy: RwSignal::new(true),
             sampling: RwSignal::new(Sampling {
                 temperature: 0.7,
@@ -215,12 +261,51 @@ impl Live {
             cut: RwSignal::new(None),
             spoken: RwSignal::new(String::new()),
             jobs: StoredValue::new(0),
+            answers: StoredValue::new(VecDeque::new()),
         }
     }
 
     /// One side.
     pub fn side(self, side: Side) -> LiveSide {
         self.sides[side.index()]
+    }
+
+    /// What a side has, be it in memory or away.
+    pub fn model(self, side: Side) -> Option<Shared<ModelInfo>> {
+        self.models[side.index()].get()
+    }
+
+    /// What a side has that can be asked now: nothing while another is on its way to it.
+    pub fn ready(self, side: Side) -> Option<Shared<ModelInfo>> {
+        self.model(side).filter(|_| !self.is_loading(side))
+    }
+
+    /// Whether a model is on its way to a side.
+    pub fn is_loading(self, side: Side) -> bool {
+        self.load
+            .read()
+            .as_ref()
+            .is_some_and(|load| load.asked.sides.has(wire(side)))
+    }
+
+    /// The models, each with the sides that have it.
+    pub fn loaded(self) -> Vec<(Vec<Side>, Shared<ModelInfo>)> {
+        let mut list: Vec<(Vec<Side>, Shared<ModelInfo>)> = Vec::new();
+        for side in Side::BOTH {
+            let Some(model) = self.model(side) else {
+                continue;
+            };
+            match list.iter_mut().find(|(_, other)| *other == model) {
+                Some((sides, _)) => sides.push(side),
+                None => list.push((vec![side], model)),
+            }
+        }
+        list
+    }
+
+    /// Whether nothing new can be asked of the engine now.
+    pub fn is_busy(self) -> bool {
+        self.load.read().is_some() || self.going().is_some()
     }
 
     /// Forgets where the prompt was to end.
@@ -238,50 +323,20 @@ impl Live {
     /// Starts the worker if it is not there, and has it get ready.
     pub fn wake(self) {
         if self.connection.with_value(Option::is_none) {
-            self.post(&Request::Probe, None);
+            self.expect(Answer::Probe);
+            self.post(&Request::Probe, &[]);
         }
-    }
-
-    /// Loads a model.
-    pub fn load(self, source: Source, file: Option<web_sys::File>) {
-        self.chosen.set(Some(Chosen { source, file }));
-        self.load_again();
-    }
-
-    /// Loads the model that was last asked for.
-    pub fn load_again(self) {
-        let Some(chosen) = self.chosen.get_untracked() else {
-            return;
-        };
-        self.failure.set(None);
-        self.gpu_lost.set(false);
-        self.model.set(Model::Loading(
-            chosen.name().to_owned(),
-            Progress {
-                stage: Stage::Device,
-                done: 0,
-                total: 0,
-                seconds: 0.0,
-            },
-        ));
-        let half_cache = self.half_cache.get_untracked();
-        dom::keep(KEPT_HALF, half_cache.then_some("on"));
-        let request = Request::Load {
-            source: chosen.source,
-            context: self.context.get_untracked(),
-            half_cache,
-        };
-        self.post(&request, chosen.file);
-    }
-
-    /// Drops the model.
-    pub fn unload(self) {
-        self.post(&Request::Unload, None);
     }
 
     /// Stops whatever runs.
     pub fn stop(self) {
-        self.post(&Request::Stop, None);
+        self.post(&Request::Stop, &[]);
+    }
+
+    /// Sets the limit on memory, for this visit and later ones.
+    pub fn limit_memory(self, limit: Option<u64>) {
+        dom::keep(KEPT_LIMIT, limit.map(|limit| limit.to_string()).as_deref());
+        self.memory_limit.set(limit);
     }
 
     /// Continues a prompt on a side.
@@ -302,12 +357,14 @@ impl Live {
         }
         let request = Request::Generate {
             job,
+            side: wire(side),
             prompt,
             sampling,
             max_tokens: self.max_tokens.get_untracked(),
             alternatives: 0,
         };
-        self.post(&request, None);
+        self.expect(Answer::Job(job));
+        self.post(&request, &[]);
     }
 
     /// Shows a failure of a side that never reached the engine.

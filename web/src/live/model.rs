@@ -1,15 +1,19 @@
 //! The dock's model panel: load a model, choose what it runs on, see what it is, choose how tokens are drawn.
 
 use super::processor::{Choice, Gpu};
-use super::{Chosen, Live, Model, Progress};
+use super::{Chosen, Live, Load, address, dropped};
 use crate::controls::Switch;
-use crate::state::page;
+use crate::document::Side;
+use crate::state::{Shared, page};
 use crate::words;
-use engine::protocol::{Failure, FailureKind, ModelInfo, Processor, Source};
+use engine::protocol::{Failure, FailureKind, Licence, ModelInfo, Processor, Residence, Sides};
 use leptos::ev::{DragEvent, SubmitEvent};
 use leptos::html::Input;
 use leptos::prelude::*;
-use web_sys::File;
+use leptos::task::spawn_local;
+
+/// Contexts on offer, in tokens.
+pub const CONTEXTS: [u32; 5] = [512, 1024, 2048, 4096, 8192];
 
 /// The panel.
 #[component]
@@ -19,11 +23,11 @@ pub fn ModelPanel() -> impl IntoView {
     let drop_file = move |event: DragEvent| {
         event.prevent_default();
         over.set(false);
-        let file = event
-            .data_transfer()
-            .and_then(|data| data.files())
-            .and_then(|files| files.item(0));
-        load_file(live, file);
+        let Some(data) = event.data_transfer() else {
+            return;
+        };
+        let chosen = dropped(&data);
+        spawn_local(async move { load(live, chosen.await) });
     };
     view! {
         <div class="console model" class:over=move || over.get()
@@ -37,9 +41,11 @@ pub fn ModelPanel() -> impl IntoView {
     }
 }
 
-fn load_file(live: Live, file: Option<File>) {
-    if let Some(file) = file {
-        live.load(Source::File { name: file.name() }, Some(file));
+fn load(live: Live, chosen: Option<Chosen>) {
+    if let Some(chosen) = chosen
+        && !untrack(|| live.is_busy())
+    {
+        live.load_for_both(chosen);
     }
 }
 
@@ -47,28 +53,47 @@ fn load_file(live: Live, file: Option<File>) {
 fn Load() -> impl IntoView {
     let live = page().live;
     let picker = NodeRef::<Input>::new();
-    let loading = move || matches!(*live.model.read(), Model::Loading(..));
-    let busy = move || live.going().is_some();
+    let busy = move || live.is_busy();
     let submit = move |event: SubmitEvent| {
         event.prevent_default();
-        let url = live.url.get_untracked().trim().to_owned();
-        if !url.is_empty() {
-            live.load(Source::Url { url }, None);
+        let text = live.url.get_untracked();
+        if text.trim().is_empty() {
+            return;
+        }
+        match address(&text, None) {
+            Ok(source) => load(live, Some(Chosen::new(source))),
+            Err(message) => live.failure.set(Some(Failure {
+                kind: FailureKind::BadRequest,
+                message,
+                advice: "Or choose a file.".to_owned(),
+            })),
         }
     };
+    let contexts = move || {
+        let now = live.context.get();
+        let mut contexts = CONTEXTS.to_vec();
+        if !contexts.contains(&now) {
+            contexts.push(now);
+            contexts.sort_unstable();
+        }
+        contexts
+            .into_iter()
+            .map(|n| view! { <option value=n.to_string() selected={n == now}>{n}</option> })
+            .collect_view()
+    };
     view! {
-        <h2>"Load a model"<span class="muted">"a GGUF file"</span></h2>
+        <h2>"Load a model"<a class="right rooms" href="#models">"All models"</a></h2>
         <form class="get" on:submit=submit>
-            <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a GGUF file"
-                placeholder="https://…/model.gguf" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
-            <button class="btn pri" type="submit" data-testid="model-load" disabled=move || loading() || busy() || live.url.read().trim().is_empty()>"Load"</button>
+            <input class="field" type="text" inputmode="url" autocomplete="off" spellcheck="false" data-testid="model-url" aria-label="Address of a model, or its name on Hugging Face"
+                placeholder="https://…/model.gguf or owner/name" prop:value=move || live.url.get() on:input=move |event| live.url.set(event_target_value(&event))/>
+            <button class="btn pri" type="submit" data-testid="model-load" disabled=move || busy() || live.url.read().trim().is_empty()>"Load"</button>
         </form>
         <div class="acts">
-            <label class="btn" class:off=move || loading() || busy()>"Choose a file …"
-                <input class="vh" type="file" accept=".gguf" data-testid="model-file" node_ref=picker disabled=move || loading() || busy()
+            <label class="btn" class:off=busy>"Choose a file …"
+                <input class="vh" type="file" accept=".gguf" data-testid="model-file" node_ref=picker disabled=busy
                     on:change=move |_| {
                         if let Some(input) = picker.get_untracked() {
-                            load_file(live, input.files().and_then(|files| files.item(0)));
+                            load(live, Chosen::from_list(input.files()));
                             // The same file may be chosen again after a failure.
                             input.set_value("");
                         }
@@ -79,7 +104,7 @@ fn Load() -> impl IntoView {
         <div class="acts">
             <label class="sel">"context "<select aria-label="Longest context" prop:value=move || live.context.get().to_string()
                 on:change=move |event| if let Ok(context) = event_target_value(&event).parse() { live.context.set(context) }>
-                {[512_u32, 1024, 2048, 4096, 8192].map(|n| view! { <option value=n.to_string() selected={n == live.context.get_untracked()}>{n}</option> }).collect_view()}
+                {contexts}
             </select></label>
             <Switch label="Half-precision cache" title="Keep keys and values on the GPU in 16 bits: half the memory, and rounding errors of about one in two thousand. Holds for the next load."
                 value=live.half_cache disabled=Signal::derive(move || on_cpu(live))/>
@@ -123,19 +148,79 @@ pub fn failure(failure: Failure) -> AnyView {
 #[component]
 fn About() -> impl IntoView {
     let live = page().live;
-    view! {
-        <div data-testid="model-status">{move || match live.model.get() {
-            Model::None => view! {
+    let models = move || {
+        // What a side has gives way to what is on its way to it.
+        let models: Vec<_> = live
+            .loaded()
+            .into_iter()
+            .filter_map(|(mut sides, model)| {
+                sides.retain(|side| !live.is_loading(*side));
+                (!sides.is_empty()).then_some((sides, model))
+            })
+            .collect();
+        let loading = live.load.get();
+        if models.is_empty() && loading.is_none() {
+            return view! {
                 <h2>"No model loaded"</h2>
                 {move || live.processor.get().map(|processor| view! { <p class="muted" data-testid="processor">"Models run on the "{running(live, processor)}"."</p> })}
                 {move || why_cpu(live).map(|(_, whole)| view! { <p class="muted" data-testid="why-cpu">{whole}</p> })}
-            }.into_any(),
-            Model::Loading(name, progress) => loading(live, name, progress),
-            Model::Ready(info) => ready(live, *info),
-        }}</div>
+            }
+            .into_any();
+        }
+        let ready = models
+            .into_iter()
+            .enumerate()
+            .map(|(at, (sides, model))| ready(live, &sides, model, at == 0))
+            .collect_view();
+        view! { {loading.map(|load| progress(live, &load))}{ready} }.into_any()
+    };
+    view! {
+        <div data-testid="model-status">{models}</div>
         {move || live.failure.get().map(failure)}
         {move || again(live)}
     }
+}
+
+/// Why a side's model is not in memory, and when it will be again.
+pub fn whereabouts(live: Live, side: Side) -> Option<String> {
+    let model = live.ready(side)?;
+    if live.gpu_lost[side.index()].get() {
+        return Some(
+            "The GPU was lost, and the model with it. Generate loads the model again first."
+                .to_owned(),
+        );
+    }
+    if live.residence[side.index()].get() != Residence::Away {
+        return None;
+    }
+    let from = if model.key.is_some() {
+        "this browser’s storage"
+    } else {
+        "where it came from"
+    };
+    Some(format!(
+        "The model made room for side {}’s: both do not fit into memory. Generate reads it from {from} again first.",
+        side.other().plate()
+    ))
+}
+
+/// A licence in one line: name, where to read it, and what has to be shown.
+pub fn licence(licence: Option<&Licence>) -> AnyView {
+    let Some(licence) = licence else {
+        return "not stated by the model".into_any();
+    };
+    // The link comes from the model's own files; only the web's addresses are followed.
+    let link = licence
+        .link
+        .clone()
+        .filter(|link| link.starts_with("https://") || link.starts_with("http://"))
+        .map(|link| view! { " "<a href=link target="_blank" rel="noopener noreferrer">"Read it"</a>"." });
+    let attribution = licence
+        .attribution
+        .clone()
+        .map(|text| view! { " "<b data-testid="attribution"><bdi>{text}</bdi></b>"." });
+    view! { <bdi data-testid="licence">{licence.name.clone()}</bdi>"."{attribution}{link} }
+        .into_any()
 }
 
 /// A processor in words.
@@ -180,77 +265,81 @@ fn why_cpu(live: Live) -> Option<(&'static str, String)> {
     }
 }
 
-/// After a failure: the model that was there, once more.
+/// After a failure or a pause: what was there or asked for, once more.
 fn again(live: Live) -> Option<AnyView> {
-    let failed = live
+    let lacks = live
         .failure
         .read()
         .as_ref()
-        .is_some_and(|failure| failure.kind != FailureKind::NoGpu);
-    let gone = *live.model.read() == Model::None;
-    let name = live
-        .chosen
-        .read()
-        .as_ref()
-        .map(Chosen::name)
-        .map(str::to_owned)?;
-    (failed && gone).then(|| {
+        .is_some_and(|failure| failure.kind == FailureKind::NoGpu);
+    let again = live.again.read();
+    if lacks || again.is_empty() || live.load.read().is_some() {
+        return None;
+    }
+    let names = again
+        .iter()
+        .map(|asked| asked.chosen.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    Some(
         view! {
-            <div class="acts"><button class="btn" data-testid="load-again" on:click=move |_| live.load_again()>"Load again"</button><span class="file" dir="ltr">{name}</span></div>
+            <div class="acts"><button class="btn" data-testid="load-again" on:click=move |_| live.load_again()>"Load again"</button><span class="file" dir="ltr">{names}</span></div>
         }
-        .into_any()
-    })
+        .into_any(),
+    )
 }
 
-fn loading(live: Live, name: String, progress: Progress) -> AnyView {
-    let Progress {
-        stage,
-        done,
-        total,
-        seconds,
-    } = progress;
-    let rate = if seconds > 0.2 {
-        done as f64 / seconds
-    } else {
-        0.0
-    };
-    let mut line = words::bytes(done);
-    if total > 0 {
-        line.push_str(&format!(" of {}", words::bytes(total)));
+/// How far a load is: bytes, rate, time left.
+pub fn pace(load: &Load) -> String {
+    let now = load.progress;
+    let mut line = words::bytes(now.done);
+    if now.total > 0 {
+        line.push_str(&format!(" of {}", words::bytes(now.total)));
     }
-    if rate > 0.0 && done > 0 {
+    if let Some(rate) = load.rate() {
         line.push_str(&format!(", {}/s", words::bytes(rate as u64)));
-        if total > done {
+        if now.total > now.done {
             line.push_str(&format!(
                 ", {} left",
-                words::seconds((total - done) as f64 / rate)
+                words::seconds((now.total - now.done) as f64 / rate)
             ));
         }
     }
-    let share = if total > 0 {
-        done as f64 * 100.0 / total as f64
-    } else {
-        0.0
-    };
+    line
+}
+
+fn progress(live: Live, load: &Load) -> AnyView {
+    let share = load.progress.share().unwrap_or(0.0);
+    let pause = load
+        .asked
+        .options
+        .keep
+        .then(|| view! { <button class="btn" data-testid="load-pause" on:click=move |_| live.pause()>"Pause"</button> });
     view! {
-        <h2>"Loading: "{words::stage(stage)}</h2>
-        <p class="file mono" dir="ltr">{name}</p>
+        <h2>"Loading: "{words::stage(load.progress.stage)}</h2>
+        <p class="file mono" dir="ltr">{load.asked.chosen.name.clone()}</p>
         <div class="meter big" role="progressbar" aria-label="Model file" aria-valuemin="0" aria-valuemax="100" aria-valuenow=format!("{share:.0}")><i class="ge" style:width=format!("{share:.1}%")></i></div>
-        <div class="acts"><span class="mono num">{line}</span><button class="btn stop right" data-testid="load-stop" on:click=move |_| live.stop()>"Stop"</button></div>
+        <div class="acts"><span class="mono num">{pace(load)}</span><span class="right"></span>{pause}<button class="btn stop" data-testid="load-stop" on:click=move |_| live.stop()>"Stop"</button></div>
     }
     .into_any()
 }
 
-fn ready(live: Live, info: ModelInfo) -> AnyView {
+/// The sides that share a model.
+fn sides_of(sides: &[Side]) -> Sides {
+    match sides {
+        [Side::A] => Sides::A,
+        [Side::B] => Sides::B,
+        _ => Sides::Both,
+    }
+}
+
+fn ready(live: Live, sides: &[Side], info: Shared<ModelInfo>, first: bool) -> AnyView {
     let types = info
         .types
         .iter()
         .map(|(kind, count)| format!("{kind} × {count}"))
         .collect::<Vec<_>>()
         .join(", ");
-    let licence = info
-        .licence
-        .unwrap_or_else(|| "not stated in the file".to_owned());
     let template = if info.chat_template {
         "its own chat template"
     } else {
@@ -265,20 +354,31 @@ fn ready(live: Live, info: ModelInfo) -> AnyView {
         Processor::Cpu { .. } => ", weights included",
         Processor::Gpu { .. } => "",
     };
-    let lost = move || {
-        live.gpu_lost.get().then(|| {
-            view! { <p class="note" role="status" data-testid="gpu-lost">"The GPU was lost, and the model with it. Generate loads the model again first."</p> }
-        })
+    let side = sides.first().copied().unwrap_or(Side::A);
+    let away = move || whereabouts(live, side);
+    let mark = move || {
+        if live.gpu_lost[side.index()].get() {
+            "gpu-lost"
+        } else {
+            "away"
+        }
+    };
+    let plates = (sides.len() == 1).then(|| view! { <span class="plate">{side.plate()}</span> });
+    let these = sides_of(sides);
+    let kept = if info.key.is_some() {
+        ", kept in this browser"
+    } else {
+        ""
     };
     view! {
-        <h2>{move || (!live.gpu_lost.get()).then(|| view! { <span class="dot"></span> })}{info.name}<span class="muted">"ready in "{words::seconds(info.seconds)}</span>
-            <button class="btn right" disabled=move || live.going().is_some() on:click=move |_| live.unload()>"Unload"</button></h2>
-        {lost}
+        <h2>{plates}{move || away().is_none().then(|| view! { <span class="dot"></span> })}<bdi class="name">{info.name.clone()}</bdi><span class="muted">"ready in "{words::seconds(info.seconds)}</span>
+            <button class="btn right" disabled=move || live.is_busy() on:click=move |_| live.unload(these)>"Unload"</button></h2>
+        {move || away().map(|text| view! { <p class="note" role="status" data-testid=mark()>{text}</p> })}
         <dl class="dl">
-            <dt>"licence"</dt><dd class="s">{licence}</dd>
-            <dt>"weights"</dt><dd class="s">{words::large(info.parameters)}" parameters, "{types}</dd>
-            <dt>"runs on"</dt><dd class="s" data-testid="processor">{running(live, info.processor)}{why_cpu(live).map(|(short, whole)| view! { <span class="muted" title=whole>" ("{short}")"</span> })}</dd>
-            <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" ("{words::bytes(info.tensor_bytes)}" in the file), cache "{words::bytes(info.cache_bytes_per_token * 1000)}" per 1,000 tokens in "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
+            <dt>"licence"</dt><dd class="s">{licence(info.licence.as_ref())}</dd>
+            <dt>"weights"</dt><dd class="s"><bdi>{info.label.clone()}</bdi>{kept}"; "{words::large(info.parameters)}" parameters, "{types}</dd>
+            <dt>"runs on"</dt><dd class="s" data-testid=first.then_some("processor")>{running(live, info.processor.clone())}{why_cpu(live).map(|(short, whole)| view! { <span class="muted" title=whole>" ("{short}")"</span> })}</dd>
+            <dt>"memory"</dt><dd class="s">"weights "{words::bytes(info.weight_bytes)}" ("{words::bytes(info.tensor_bytes)}" in the file), cache "{words::bytes(info.cache_bytes_per_token.saturating_mul(1000))}" per 1,000 tokens in "{precision}"; "{words::bytes(info.wasm_bytes)}" in the worker"{whole}</dd>
             <dt>"prompt"</dt><dd class="s">{template}</dd>
         </dl>
     }

@@ -1,7 +1,7 @@
 //! A side's live view: what is sent, what the model writes, and its figures.
 
 use super::model::failure;
-use super::{Live, Mode, Model, Run, Written};
+use super::{Live, Mode, Run, Written, whereabouts};
 use crate::document::{Document, Side, class, content_text};
 use crate::icons;
 use crate::pieces;
@@ -43,6 +43,7 @@ pub fn LivePanel(side: Side) -> impl IntoView {
                     Mode::Trajectory => view! { <Given side/> }.into_any(),
                     Mode::Free => view! { <Free side/> }.into_any(),
                 }}
+                {move || whereabouts(live, side).map(|text| view! { <p class="note" data-testid="whereabouts">{text}</p> })}
                 <SeenPrompt side/>
                 <Output side/>
                 {move || state.failure.get().map(failure)}
@@ -129,7 +130,7 @@ fn Ask(side: Side) -> impl IntoView {
     let page = page();
     let live = page.live;
     let state = live.side(side);
-    let ready = move || matches!(*live.model.read(), Model::Ready(_));
+    let ready = move || live.ready(side).is_some();
     let other = move || live.side(side.other()).is_going();
     let why_not = move || {
         if other() {
@@ -186,9 +187,9 @@ fn Ask(side: Side) -> impl IntoView {
 fn Given(side: Side) -> impl IntoView {
     let page = page();
     let live = page.live;
-    let model = move || match &*live.model.read() {
-        Model::Ready(info) => info.name.clone(),
-        _ => "A published model".to_owned(),
+    let model = move || match live.ready(side) {
+        Some(model) => model.name.clone(),
+        None => "A published model".to_owned(),
     };
     move || {
         let document = page.document.get();
@@ -288,7 +289,10 @@ fn Output(side: Side) -> impl IntoView {
     let reload = move || {
         page.live.reloading.get().map(|progress| {
             let stage = words::stage(progress.stage);
-            format!("loading the model again: {stage} …")
+            match progress.share() {
+                Some(share) => format!("reading the model again: {stage}, {share:.0} % …"),
+                None => format!("reading the model again: {stage} …"),
+            }
         })
     };
     let head = move || match state.run.get() {
@@ -325,7 +329,7 @@ fn Output(side: Side) -> impl IntoView {
         </Show>
         <Show when=move || !any() && state.failure.read().is_none()>
             <div class="idle">
-                <p class="muted">{move || if matches!(*page.live.model.read(), Model::Ready(_)) { "Generate lets the model continue from here." } else { "Load a model, and it continues from here." }}" Nothing leaves this browser."</p>
+                <p class="muted">{move || if page.live.ready(side).is_some() { "Generate lets the model continue from here." } else { "Load a model, and it continues from here." }}" Nothing leaves this browser."</p>
             </div>
         </Show>
     }
@@ -355,9 +359,9 @@ fn Figures(side: Side) -> impl IntoView {
     };
     let new = move || state.stats.read().new_tokens;
     let prompt = move || state.stats.read().prompt_tokens;
-    let context = move || match &*live.model.read() {
-        Model::Ready(info) => info.context,
-        _ => live.context.get(),
+    let context = move || match live.ready(side) {
+        Some(model) => model.context,
+        None => live.context.get(),
     };
     let width = move |n: u32| format!("{:.2}%", f64::from(n) * 100.0 / f64::from(context().max(1)));
     view! {

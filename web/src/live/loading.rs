@@ -1,0 +1,482 @@
+//! Checking, loading, pausing and forgetting models.
+
+use super::chosen::Chosen;
+use super::{KEPT_FORGET, KEPT_HALF, Live};
+use crate::dom;
+use engine::protocol::{
+    Failure, KeptModel, LoadOptions, ModelChoice, Pieces, Preflight, Request, Sides, Source, Stage,
+    Storage,
+};
+use leptos::prelude::*;
+use std::collections::VecDeque;
+
+/// Seconds over which a rate is taken.
+const WINDOW: f64 = 6.0;
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// What is being done.
+    pub stage: Stage,
+    /// Bytes read.
+    pub done: u64,
+    /// Bytes in all; 0 when unknown.
+    pub total: u64,
+    /// Seconds since the start.
+    pub seconds: f64,
+}
+
+impl Progress {
+    /// Before anything was heard.
+    pub const NONE: Self = Self {
+        stage: Stage::Device,
+        done: 0,
+        total: 0,
+        seconds: 0.0,
+    };
+
+    /// Per cent, where the whole is known.
+    pub fn share(self) -> Option<f64> {
+        (self.total > 0).then(|| (self.done as f64 * 100.0 / self.total as f64).min(100.0))
+    }
+}
+
+/// A load as it was asked for.
+#[derive(Clone)]
+pub struct Asked {
+    /// What.
+    pub chosen: Chosen,
+    /// For whom.
+    pub sides: Sides,
+    /// How.
+    pub options: LoadOptions,
+    /// Which preset it is, and which of its variants.
+    pub preset: Option<(usize, usize)>,
+}
+
+/// What is to become of a load that is being stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It was not asked to stop.
+    Runs,
+    /// What is here stays, to go on with.
+    Pause,
+    /// What is here goes.
+    Cancel,
+}
+
+/// A load that goes on.
+#[derive(Clone)]
+pub struct Load {
+    /// What was asked for.
+    pub asked: Asked,
+    /// How far it is.
+    pub progress: Progress,
+    /// How its pieces are doing, once the engine has said.
+    pub pieces: Option<Pieces>,
+    /// Whether it is being stopped.
+    pub how: How,
+    /// Where it was of late: seconds and bytes, the oldest first.
+    pub trail: VecDeque<(f64, u64)>,
+    /// Milliseconds since 1970 of its start.
+    pub started: f64,
+    /// The share that was last said to screen readers, in quarters.
+    pub(super) said: u32,
+}
+
+impl Load {
+    /// Bytes per second of late, once there is something to tell it from.
+    pub fn rate(&self) -> Option<f64> {
+        let ((from, old), (to, new)) = (self.trail.front()?, self.trail.back()?);
+        (to - from > 0.2 && new > old).then(|| (new - old) as f64 / (to - from))
+    }
+
+    pub(super) fn moved(&mut self, progress: Progress) {
+        if progress.stage != self.progress.stage {
+            self.trail.clear();
+        }
+        self.progress = progress;
+        self.trail.push_back((progress.seconds, progress.done));
+        while self
+            .trail
+            .front()
+            .is_some_and(|(seconds, _)| progress.seconds - seconds > WINDOW)
+        {
+            self.trail.pop_front();
+        }
+    }
+}
+
+/// A load that ended before its end.
+#[derive(Clone)]
+pub struct Halted {
+    /// The load.
+    pub load: Load,
+    /// Why; `None` when it was paused.
+    pub failure: Option<Failure>,
+}
+
+/// A model that is checked.
+#[derive(Clone)]
+pub struct Check {
+    /// What was asked for.
+    pub asked: Asked,
+    /// Whether the answer is still to come.
+    pub going: bool,
+    /// The last answer; it stays while another is on its way.
+    pub preflight: Option<Box<Preflight>>,
+    /// Where it holds several models: which.
+    pub choices: Vec<ModelChoice>,
+    /// Why it could not be checked.
+    pub failure: Option<Failure>,
+    /// Which of several models is meant, by a word in its file's name.
+    pub quant: Option<String>,
+    /// Load it at once if nothing speaks against it and nothing has to be fetched.
+    pub load_kept: bool,
+}
+
+/// What is kept in this browser.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Models.
+    pub models: Vec<KeptModel>,
+    /// The storage; `Err` says why there is none.
+    pub storage: Result<Storage, String>,
+}
+
+/// What the engine has still to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Whether it is ready.
+    Probe,
+    /// A check. One that was dismissed is answered too.
+    Check {
+        /// Whether the answer is of no interest any more.
+        dismissed: bool,
+    },
+    /// A load.
+    Load,
+    /// A generation.
+    Job(u32),
+    /// What is kept.
+    Kept,
+}
+
+/// The word of a file's name that says how its weights are stored, as in `x.Q4_K_M.gguf`.
+fn says(file: &str, word: &str) -> bool {
+    let (file, word) = (file.to_ascii_lowercase(), word.to_ascii_lowercase());
+    file.match_indices(&word).any(|(at, _)| {
+        let before = file[..at].chars().next_back();
+        let after = file[at + word.len()..].chars().next();
+        before.is_none_or(|c| !c.is_ascii_alphanumeric())
+            && after.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_')
+    })
+}
+
+impl Live {
+    /// How a model is to be loaded, as the controls stand.
+    pub fn options(self, chosen: &Chosen) -> LoadOptions {
+        LoadOptions {
+            recipe: chosen
+                .may_be_dense()
+                .then(|| self.quant.get_untracked().recipe())
+                .flatten(),
+            context: self.context.get_untracked(),
+            half_cache: self.half_cache.get_untracked(),
+            // A file of this machine is here already.
+            keep: self.keep.get_untracked() && chosen.is_remote(),
+            memory_limit: self.memory_limit.get_untracked(),
+        }
+    }
+
+    /// Loads a model for both sides, without a check.
+    pub fn load_for_both(self, chosen: Chosen) {
+        let options = self.options(&chosen);
+        self.load(Asked {
+            chosen,
+            sides: Sides::Both,
+            options,
+            preset: None,
+        });
+    }
+
+    /// Loads a model.
+    pub fn load(self, asked: Asked) {
+        self.failure.set(None);
+        self.halted.set(None);
+        self.again.set(Vec::new());
+        dom::keep(KEPT_HALF, asked.options.half_cache.then_some("on"));
+        let request = Request::Load {
+            source: asked.chosen.source.clone(),
+            sides: asked.sides,
+            options: asked.options.clone(),
+        };
+        let files = asked.chosen.files.clone();
+        self.load.set(Some(Load {
+            asked,
+            progress: Progress::NONE,
+            pieces: None,
+            how: How::Runs,
+            trail: VecDeque::new(),
+            started: super::engine::now(),
+            said: 0,
+        }));
+        self.expect(Answer::Load);
+        self.post(&request, &files);
+    }
+
+    /// Loads what was there before a failure, one after the other.
+    pub fn load_again(self) {
+        let again = self.again.get_untracked();
+        let mut again = again.into_iter();
+        if let Some(first) = again.next() {
+            self.next.set_value(again.collect());
+            self.load(first);
+        }
+    }
+
+    /// Stops the load; what is here stays.
+    pub fn pause(self) {
+        self.end_load(How::Pause);
+    }
+
+    /// Stops the load; what is here goes.
+    pub fn cancel(self) {
+        self.end_load(How::Cancel);
+    }
+
+    fn end_load(self, how: How) {
+        self.load.update(|load| {
+            if let Some(load) = load {
+                load.how = how;
+            }
+        });
+        self.stop();
+    }
+
+    /// Reads a model's headers and says what it would take.
+    pub fn check(self, asked: Asked, quant: Option<String>) {
+        let load_kept = matches!(asked.chosen.source, Source::Kept { .. });
+        self.dismiss();
+        self.check.set(Some(Check {
+            asked,
+            going: true,
+            preflight: None,
+            choices: Vec::new(),
+            failure: None,
+            quant,
+            load_kept,
+        }));
+        self.post_check();
+    }
+
+    /// Checks the same model under other conditions.
+    pub fn check_anew(self, change: impl FnOnce(&mut Asked)) {
+        self.dismiss_answer();
+        self.check.update(|check| {
+            if let Some(check) = check {
+                change(&mut check.asked);
+                check.going = true;
+                check.choices.clear();
+                check.failure = None;
+                check.load_kept = false;
+            }
+        });
+        self.post_check();
+    }
+
+    fn post_check(self) {
+        let Some(asked) = self
+            .check
+            .with_untracked(|check| check.as_ref().map(|check| check.asked.clone()))
+        else {
+            return;
+        };
+        let request = Request::Check {
+            source: asked.chosen.source.clone(),
+            sides: asked.sides,
+            options: asked.options.clone(),
+        };
+        self.expect(Answer::Check { dismissed: false });
+        self.post(&request, &asked.chosen.files);
+    }
+
+    /// Forgets the check.
+    pub fn dismiss(self) {
+        self.dismiss_answer();
+        self.check.set(None);
+    }
+
+    /// Lets an answer that is on its way be one of no interest, and ends what it waits for.
+    fn dismiss_answer(self) {
+        let mut stop = false;
+        self.answers.update_value(|answers| {
+            for (at, answer) in answers.iter_mut().enumerate() {
+                if let Answer::Check { dismissed } = answer {
+                    // Only what the engine is at can be stopped; a stop ends nothing that waits.
+                    stop |= at == 0 && !*dismissed;
+                    *dismissed = true;
+                }
+            }
+        });
+        if stop {
+            self.stop();
+        }
+    }
+
+    /// Loads what was checked.
+    pub fn load_checked(self) {
+        if let Some(check) = self.check.get_untracked() {
+            self.check.set(None);
+            self.load(check.asked);
+        }
+    }
+
+    /// The answer to a check: what it takes.
+    pub(super) fn checked(self, preflight: Box<Preflight>) {
+        if !self.answered_check() {
+            return;
+        }
+        let Some(mut check) = self.check.get_untracked() else {
+            return;
+        };
+        // Weights that are quantized already are taken as they are.
+        if check.asked.options.recipe.is_some() && preflight.label.starts_with("GGUF") {
+            return self.check_anew(|asked| asked.options.recipe = None);
+        }
+        check.going = false;
+        let load =
+            check.load_kept && preflight.findings.is_empty() && preflight.download_bytes == 0;
+        check.preflight = Some(preflight);
+        self.check.set(Some(check));
+        if load && !untrack(|| self.is_busy()) {
+            self.load_checked();
+        }
+    }
+
+    /// The answer to a check: that there are several.
+    pub(super) fn choose_one(self, choices: Vec<ModelChoice>) {
+        if !self.answered_check() {
+            return;
+        }
+        let Some(mut check) = self.check.get_untracked() else {
+            return;
+        };
+        // A preset names the one it means.
+        if let Some(word) = check.quant.take() {
+            let mut meant = choices.iter().filter(|choice| says(&choice.file, &word));
+            if let (Some(only), None) = (meant.next(), meant.next()) {
+                let only = only.clone();
+                self.check.set(Some(check));
+                return self.check_choice(&only);
+            }
+        }
+        check.going = false;
+        check.choices = choices;
+        self.check.set(Some(check));
+    }
+
+    /// Goes on with one of several models.
+    pub fn check_choice(self, choice: &ModelChoice) {
+        self.check_anew(|asked| {
+            asked.chosen = asked.chosen.with(choice);
+            if !asked.chosen.may_be_dense() {
+                asked.options.recipe = None;
+            }
+        });
+    }
+
+    fn answered_check(self) -> bool {
+        match self.next_answer() {
+            Some(Answer::Check { dismissed }) => {
+                self.answer_came();
+                !dismissed
+            }
+            _ => false,
+        }
+    }
+
+    /// Keeps models in this browser or not, from now on.
+    pub fn keep_models(self, keep: bool) {
+        dom::keep(KEPT_FORGET, (!keep).then_some("on"));
+        self.keep.set(keep);
+    }
+
+    /// Asks what is kept in this browser.
+    pub fn list_kept(self) {
+        self.expect(Answer::Kept);
+        self.post(&Request::List, &[]);
+    }
+
+    /// Deletes a kept model.
+    pub fn delete(self, key: String) {
+        self.failure.set(None);
+        self.expect(Answer::Kept);
+        self.post(&Request::Delete { key }, &[]);
+    }
+
+    /// Has what a cancelled load left behind deleted, once it is known what that is.
+    pub(super) fn discard_later(self, load: &Load) {
+        match &load.asked.chosen.source {
+            // A model that was kept before this load stays.
+            Source::Kept { .. } => {}
+            _ if load.asked.options.keep => {
+                self.cancelled.set_value(Some(load.started));
+                self.list_kept();
+            }
+            _ => {}
+        }
+    }
+
+    /// Deletes what a cancelled load left behind: the one model that is not whole and was used since.
+    pub(super) fn discard(self, models: &[KeptModel]) {
+        let Some(started) = self.cancelled.get_value() else {
+            return;
+        };
+        self.cancelled.set_value(None);
+        let mut left = models
+            .iter()
+            .filter(|model| model.last_used >= started && model.pieces < model.total_pieces);
+        if let (Some(only), None) = (left.next(), left.next()) {
+            self.delete(only.key.clone());
+        }
+    }
+
+    /// Drops the model that these sides have.
+    pub fn unload(self, sides: Sides) {
+        self.post(&Request::Unload { sides }, &[]);
+    }
+
+    /// Notes that the engine is going to answer something.
+    pub(super) fn expect(self, answer: Answer) {
+        self.answers
+            .update_value(|answers| answers.push_back(answer));
+    }
+
+    /// What the engine answers next.
+    pub(super) fn next_answer(self) -> Option<Answer> {
+        self.answers.with_value(|answers| answers.front().copied())
+    }
+
+    /// The next answer has come.
+    pub(super) fn answer_came(self) {
+        self.answers.update_value(|answers| {
+            answers.pop_front();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_its_quantization() {
+        assert!(says("llama-3.2-1b-mini-agent.Q4_K_M.gguf", "Q4_K_M"));
+        assert!(says("x-f16.gguf", "F16"));
+        assert!(says("x_q6_k.gguf", "Q6_K"));
+        assert!(!says("x-Q6_K_L.gguf", "Q6_K"));
+        assert!(!says("x-bf16.gguf", "F16"));
+        assert!(!says("x.gguf", "Q8_0"));
+    }
+}
