@@ -9,7 +9,10 @@
 //! * [`json`]: JSON that is not believed.
 //! * [`block`]: the element and block types tensors are stored in.
 //! * [`codec`]: the reference meaning of those blocks: bytes to `f32`.
+//! * [`quantize`]: the other direction.
 //! * [`layout`]: the device layouts the engine's kernels read, repacked from the file's blocks.
+//! * [`pieces`]: any source in pieces that are verified, kept and resumed.
+//! * [`store`]: where they are kept: the browser's storage, a folder.
 
 pub mod block;
 pub mod codec;
@@ -19,8 +22,11 @@ pub mod json;
 pub mod layout;
 mod looks;
 pub mod manifest;
+pub mod pieces;
+pub mod quantize;
 pub mod safetensors;
 pub mod source;
+pub mod store;
 
 pub use block::BlockType;
 pub use looks::Looks;
