@@ -1,7 +1,10 @@
 //! Shape and constants of a Llama model.
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
 /// Shape and constants of a Llama model, independent of the file they come from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Transformer blocks.
     pub layers: usize,
@@ -26,20 +29,22 @@ pub struct Config {
 }
 
 /// Rotary position embedding (Su et al. 2021).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     /// Base of the frequencies (10,000 in Llama 2, 500,000 in Llama 3).
     pub theta: f64,
     /// Positions are divided by this (linear scaling); 1 for none.
     pub linear: f64,
     /// One divisor per frequency, as `rope_freqs.weight` of a GGUF stores the Llama 3 scaling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divisors: Option<Vec<f32>>,
     /// Which elements of a head the file rotates together.
     pub pairing: Pairing,
 }
 
 /// Which elements of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pairing {
     /// Neighbours, as GGUF stores Llama's projections.
     Adjacent,
@@ -101,7 +106,66 @@ pub fn rotations(frequencies: &[f64], positions: std::ops::Range<usize>, table: 
     }
 }
 
+/// Largest figure of a shape.
+const MAX_SIZE: usize = 1 << 24;
+
 impl Config {
+    /// The figures as JSON, for the manifest of a package of shards.
+    pub fn to_json(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(object)) => object,
+            // Numbers and lists of them are always an object of JSON.
+            _ => Map::new(),
+        }
+    }
+
+    /// Reads figures that [`Config::to_json`] wrote, and checks them.
+    ///
+    /// # Errors
+    /// What is wrong with them, with the names of the figures.
+    pub fn from_json(json: &Map<String, Value>) -> Result<Self, String> {
+        let config = Self::deserialize(json).map_err(|error| {
+            let error: String = error.to_string().chars().take(200).collect();
+            format!("the model's figures cannot be read ({error})")
+        })?;
+        for (name, size) in [
+            ("layers", config.layers),
+            ("dim", config.dim),
+            ("heads", config.heads),
+            ("kv_heads", config.kv_heads),
+            ("head_dim", config.head_dim),
+            ("ffn", config.ffn),
+            ("vocab", config.vocab),
+            ("context", config.context),
+        ] {
+            if !(1..=MAX_SIZE).contains(&size) {
+                return Err(format!("{name} is {size}, which cannot be"));
+            }
+        }
+        let positive = |number: f64| number.is_finite() && number > 0.0;
+        let rope = &config.rope;
+        for (name, number) in [
+            ("norm_eps", config.norm_eps.into()),
+            ("rope.theta", rope.theta),
+            ("rope.linear", rope.linear),
+        ] {
+            if !positive(number) {
+                return Err(format!("{name} is {number}, which cannot be"));
+            }
+        }
+        if let Some(divisors) = &rope.divisors
+            && (divisors.len() != config.head_dim / 2
+                || !divisors.iter().all(|divisor| positive((*divisor).into())))
+        {
+            return Err(format!(
+                "rope.divisors are not {} numbers above 0",
+                config.head_dim / 2
+            ));
+        }
+        config.check()?;
+        Ok(config)
+    }
+
     /// Whether this engine can run a model of this shape; otherwise why not.
     pub fn check(&self) -> Result<(), String> {
         let sound = [
@@ -194,6 +258,42 @@ mod tests {
                     assert!((f64::from(table[2 * pair + 1]) - sin).abs() < 6e-8);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn figures_are_written_and_read() {
+        let config = Config {
+            layers: 16,
+            dim: 2048,
+            heads: 32,
+            kv_heads: 8,
+            head_dim: 64,
+            ffn: 8192,
+            vocab: 128_256,
+            norm_eps: 1e-5,
+            context: 131_072,
+            rope: llama3(32.0, 64),
+        };
+        let json = config.to_json();
+        assert_eq!(json["rope"]["pairing"], "adjacent");
+        // Through text: single precision survives decimal digits.
+        let text = serde_json::to_string(&json).expect("JSON");
+        let json: Map<String, Value> = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(Config::from_json(&json), Ok(config.clone()));
+        for (key, value) in [
+            ("layers", Value::from(0)),
+            ("vocab", Value::from(1u64 << 40)),
+            ("kv_heads", Value::from(7)),
+            ("norm_eps", Value::from(-1.0)),
+            ("norm_eps", Value::from(1e300)),
+            ("head_dim", Value::from(32)),
+            ("rope", Value::Null),
+        ] {
+            let mut json = json.clone();
+            json.insert(key.to_owned(), value);
+            let error = Config::from_json(&json).expect_err(key);
+            assert!(error.len() > 10, "{error}");
         }
     }
 

@@ -89,6 +89,11 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Longest text of a `config.json`, in bytes. Real ones take some KiB.
+pub const MAX_CONFIG_BYTES: u64 = 256 << 10;
+/// Most values in it.
+const MAX_CONFIG_VALUES: u32 = 16 << 10;
+
 impl HfConfig {
     /// Reads the text of a `config.json`.
     ///
@@ -96,7 +101,13 @@ impl HfConfig {
     /// [`LoadError::Unsupported`] when the model is not of type `llama` or uses something this engine
     /// lacks, [`LoadError::Inconsistent`] when a key is missing or impossible; the message names it.
     pub fn parse(json: &[u8]) -> Result<Self, LoadError> {
-        let object: Map<String, Value> = serde_json::from_slice(json).map_err(|error| {
+        if json.len() as u64 > MAX_CONFIG_BYTES {
+            return Err(LoadError::Inconsistent(format!(
+                "config.json has {} bytes, more than the limit of {MAX_CONFIG_BYTES}",
+                json.len()
+            )));
+        }
+        let object = weights::json::parse_small(json, MAX_CONFIG_VALUES).map_err(|error| {
             LoadError::Inconsistent(format!("config.json is not a JSON object ({error})"))
         })?;
         let keys = Keys {

@@ -2,6 +2,7 @@
 //!
 //! * [`config`]: shape and constants, rotary frequencies.
 //! * [`plan`]: which tensor of a file is which part of the network.
+//! * [`package`]: a model with all that belongs to it, from any kind of files.
 //! * [`hf`]: `config.json` of Hugging Face models.
 //! * [`mod@stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
 //! * [`network`]: what a processor must offer ([`Network`]); `llama` does so on the GPU, `cpu` on the
@@ -12,6 +13,7 @@
 pub mod config;
 pub mod hf;
 pub mod network;
+pub mod package;
 pub mod plan;
 pub mod sampling;
 pub mod session;
@@ -20,6 +22,7 @@ pub mod stream;
 pub use config::{Config, Pairing, Rope};
 pub use hf::HfConfig;
 pub use network::{BackendError, Estimate, Memory, Network};
+pub use package::Package;
 pub use plan::{LoadError, Plan, Role, Tensor};
 pub use sampling::Sampling;
 pub use session::{Prefill, Session, SessionError};

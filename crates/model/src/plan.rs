@@ -1,6 +1,9 @@
 //! Which tensor of a file is which part of the network.
 
+use std::collections::{HashMap, HashSet};
+
 use weights::gguf::{self, Gguf, GgufError};
+use weights::manifest::{Entry, Manifest, ManifestError};
 use weights::{BlockType, SourceError, safetensors};
 
 use crate::config::{Config, Pairing, Rope};
@@ -22,6 +25,9 @@ pub enum LoadError {
     /// The header of a safetensors file could not be read.
     #[error(transparent)]
     Safetensors(#[from] safetensors::HeaderError),
+    /// The manifest of a package of shards cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     /// The file is well formed but of a kind that this engine does not run.
     #[error("{0}")]
     Unsupported(String),
@@ -120,6 +126,34 @@ impl BlockPart {
 }
 
 impl Role {
+    /// Its name in a GGUF file, and in a package of our shards.
+    pub fn gguf_name(self) -> String {
+        match self {
+            Self::Embedding => "token_embd.weight".to_owned(),
+            Self::Head => "output.weight".to_owned(),
+            Self::OutputNorm => "output_norm.weight".to_owned(),
+            Self::RopeDivisors => "rope_freqs.weight".to_owned(),
+            Self::Block(index, part) => format!("blk.{index}.{}.weight", part.gguf_name()),
+        }
+    }
+
+    /// The role of a tensor in a GGUF file, by its name.
+    pub fn from_gguf_name(name: &str) -> Option<Self> {
+        match name {
+            "token_embd.weight" => return Some(Self::Embedding),
+            "output.weight" => return Some(Self::Head),
+            "output_norm.weight" => return Some(Self::OutputNorm),
+            "rope_freqs.weight" => return Some(Self::RopeDivisors),
+            _ => {}
+        }
+        let (index, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let part = part.strip_suffix(".weight")?;
+        let part = BlockPart::ALL
+            .into_iter()
+            .find(|known| known.gguf_name() == part)?;
+        Some(Self::Block(index.parse().ok()?, part))
+    }
+
     /// Whether its rows are rotated as pairs: query and key projections.
     pub fn is_rotated(self) -> bool {
         matches!(self, Self::Block(_, BlockPart::Query | BlockPart::Key))
@@ -219,17 +253,25 @@ impl Plan {
                 ));
             }
         }
+        let mut roles = HashSet::with_capacity(tensors.len());
+        for Tensor { name, role, .. } in &tensors {
+            if !roles.insert(*role) {
+                return inconsistent(format!("the file has two tensors for {role:?}"));
+            }
+            if matches!(role, Role::Block(index, _) if *index >= config.layers) {
+                return inconsistent(format!(
+                    "{name} is of a block beyond the model's {}",
+                    config.layers
+                ));
+            }
+        }
         let blocks = (0..config.layers)
             .flat_map(|index| BlockPart::ALL.map(|part| Role::Block(index, part)));
-        for role in [Role::Embedding, Role::OutputNorm]
+        let mut needed = [Role::Embedding, Role::OutputNorm]
             .into_iter()
-            .chain(blocks)
-        {
-            match tensors.iter().filter(|tensor| tensor.role == role).count() {
-                1 => {}
-                0 => return inconsistent(format!("the file has no tensor for {role:?}")),
-                _ => return inconsistent(format!("the file has two tensors for {role:?}")),
-            }
+            .chain(blocks);
+        if let Some(role) = needed.find(|role| !roles.contains(role)) {
+            return inconsistent(format!("the file has no tensor for {role:?}"));
         }
         tensors.sort_by_key(|tensor| tensor.offset);
         Ok(Self { config, tensors })
@@ -244,9 +286,11 @@ impl Plan {
         let config = gguf_config(gguf)?;
         gguf.check_supported()?;
         refuse_biases(gguf.tensors.iter().map(|info| info.name.as_str()))?;
+        let named = gguf.tensors.iter().map(|info| (info.name.as_str(), info));
+        let named: HashMap<_, _> = named.collect();
         let mut tensors = Vec::new();
         let mut take = |name: &str, role: Role| {
-            let info = gguf.tensor(name).ok_or_else(|| missing(name))?;
+            let info = named.get(name).ok_or_else(|| missing(name))?;
             tensors.push(Tensor {
                 name: info.name.clone(),
                 role,
@@ -263,7 +307,7 @@ impl Plan {
             ("output.weight", Role::Head),
             ("rope_freqs.weight", Role::RopeDivisors),
         ] {
-            if gguf.tensor(name).is_some() {
+            if named.contains_key(name) {
                 take(name, role)?;
             }
         }
@@ -276,7 +320,8 @@ impl Plan {
         Self::new(config, tensors)
     }
 
-    /// The plan of a safetensors file and the `config.json` beside it. Where the embeddings are the
+    /// The plan of a safetensors file, or of several [joined](safetensors::Index::join), and the
+    /// `config.json` beside it. Where the embeddings are the
     /// output matrix too, an output matrix in the file is left out.
     ///
     /// # Errors
@@ -287,9 +332,11 @@ impl Plan {
         hf: &HfConfig,
     ) -> Result<Self, LoadError> {
         refuse_biases(header.tensors.iter().map(|info| info.name.as_str()))?;
+        let named = header.tensors.iter();
+        let named: HashMap<_, _> = named.map(|info| (info.name.as_str(), info)).collect();
         let mut tensors = Vec::new();
         let mut take = |name: &str, role: Role| {
-            let info = header.tensor(name).ok_or_else(|| missing(name))?;
+            let info = named.get(name).ok_or_else(|| missing(name))?;
             let kind = info.dtype.block_type().ok_or_else(|| {
                 LoadError::Unsupported(format!(
                     "{name} is of type {}; this engine reads safetensors files of BF16, F16 or F32",
@@ -318,6 +365,68 @@ impl Plan {
             }
         }
         Self::new(hf.config.clone(), tensors)
+    }
+
+    /// The plan of a package of our shards, in the address space of all shards.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] when the figures or tensors do not fit together.
+    pub fn from_manifest(manifest: &Manifest) -> Result<Self, LoadError> {
+        let wrong = |what: String| LoadError::Inconsistent(format!("model.json: {what}"));
+        let config = Config::from_json(&manifest.config).map_err(wrong)?;
+        if config.rope.pairing != Pairing::Adjacent {
+            return Err(wrong("rotary pairs are not adjacent".to_owned()));
+        }
+        let mut tensors = Vec::with_capacity(manifest.tensors.len());
+        for entry in &manifest.tensors {
+            let role = Role::from_gguf_name(&entry.name)
+                .ok_or_else(|| wrong(format!("tensor {} has no role in a model", entry.name)))?;
+            tensors.push(Tensor {
+                name: entry.name.clone(),
+                role,
+                kind: entry.kind,
+                rows: fitting(entry.rows()),
+                cols: fitting(entry.row_len()),
+                offset: entry.offset,
+            });
+        }
+        Self::new(config, tensors)
+    }
+
+    /// The tensors as the manifest of a package of shards lists them.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.tensors
+            .iter()
+            .map(|tensor| Entry {
+                name: tensor.role.gguf_name(),
+                kind: tensor.kind,
+                shape: match tensor.rows {
+                    1 => vec![tensor.cols as u64],
+                    rows => vec![rows as u64, tensor.cols as u64],
+                },
+                offset: tensor.offset,
+            })
+            .collect()
+    }
+
+    /// Number of weights, shared ones counted once.
+    pub fn parameters(&self) -> u64 {
+        let weights = |tensor: &Tensor| tensor.rows as u64 * tensor.cols as u64;
+        self.tensors.iter().map(weights).sum()
+    }
+
+    /// How many tensors are of each type, the most frequent first.
+    pub fn types(&self) -> Vec<(String, u32)> {
+        let mut types: Vec<(String, u32)> = Vec::new();
+        for tensor in &self.tensors {
+            let name = tensor.kind.name();
+            match types.iter_mut().find(|(known, _)| known == name) {
+                Some((_, count)) => *count += 1,
+                None => types.push((name.to_owned(), 1)),
+            }
+        }
+        types.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        types
     }
 
     /// Bytes of all tensors in the file.

@@ -45,6 +45,7 @@ pub(super) fn load_failure(error: &LoadError) -> Failure {
         }
         LoadError::Gguf(_)
         | LoadError::Safetensors(_)
+        | LoadError::Manifest(_)
         | LoadError::Header(HeaderError::Gguf { .. })
         | LoadError::Inconsistent(_) => (
             FailureKind::BadFile,
