@@ -19,16 +19,17 @@ export async function measure({ model, prompt, warmup, decodeTokens, processor }
     });
   const generate = (text, maxTokens, heard) => {
     const sampling = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n };
-    const request = { type: "generate", job: 0, prompt: { type: "text", text }, sampling, maxTokens, alternatives: 0 };
-    return ask(request, "finished", heard);
+    const ours = { side: "a", prompt: { type: "text", text }, sampling, maxTokens, alternatives: 0 };
+    return ask({ type: "generate", job: 0, ...ours }, "finished", heard);
   };
 
   const began = performance.now();
   await ask(null, "ready");
   await ask({ type: "probe" }, "processor");
-  const source = { type: "url", url: new URL(model, document.baseURI).href };
+  const source = { type: "url", url: new URL(model, document.baseURI).href, token: null };
   const context = 512 * Math.ceil((prompt.length + decodeTokens) / 512);
-  const loaded = await ask({ type: "load", source, context, halfCache: false }, "loaded");
+  const options = { recipe: null, context, halfCache: false, keep: false, memoryLimit: null };
+  const loaded = await ask({ type: "load", source, sides: "both", options }, "loaded");
   const loadMs = performance.now() - began;
 
   await generate(warmup, 4);

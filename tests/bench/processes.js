@@ -45,10 +45,16 @@ export function cpuSeconds(root) {
   return found.length ? found.reduce((sum, { seconds }) => sum + seconds, 0) : undefined;
 }
 
-/** Largest resident memory so far in MB: renderers and GPU process together. */
+/** Largest resident memory so far in MB of each renderer and of the GPU process, with its kind. */
+export function peaks(root) {
+  return workers(root).map(({ pid, kind }) => {
+    const kilobytes = Number(/VmHWM:\s*(\d+) kB/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0);
+    return { kind, MB: (kilobytes * 1024) / 1e6 };
+  });
+}
+
+/** The same of all of them together; nothing where that is unknown. */
 export function peakMB(root) {
-  const found = workers(root);
-  if (!found.length) return undefined;
-  const peak = ({ pid }) => Number(/VmHWM:\s*(\d+) kB/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0);
-  return found.reduce((sum, worker) => sum + (peak(worker) * 1024) / 1e6, 0);
+  const found = peaks(root);
+  return found.length ? found.reduce((sum, { MB }) => sum + MB, 0) : undefined;
 }

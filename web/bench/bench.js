@@ -33,11 +33,12 @@
     try {
       await ask(worker, null, "ready");
       await ask(worker, { type: "probe" }, "processor");
-      const source = { type: "url", url: new URL(modelUrl, document.baseURI).href };
+      const source = { type: "url", url: new URL(modelUrl, document.baseURI).href, token: null };
       // Room for the prompt, the new tokens, and what the engine adds to either.
       const context = promptTokens + decodeTokens + 16;
-      const { model } = await ask(worker, { type: "load", source, context, halfCache }, "loaded");
-      const { measures } = await ask(worker, { type: "measure", promptTokens, decodeTokens }, "measured");
+      const load = { recipe: null, context, halfCache, keep: false, memoryLimit: null };
+      const { model } = await ask(worker, { type: "load", source, sides: "both", options: load }, "loaded");
+      const { measures } = await ask(worker, { type: "measure", side: "a", promptTokens, decodeTokens }, "measured");
       return {
         loadMs: measures.loadMs,
         prefillTokPerSec: measures.prefillTokensPerSecond,

@@ -1,4 +1,7 @@
-//! `cargo xtask bench`: speed in Chromium beside wllama, in one interleaved run.
+//! `cargo xtask bench`: speed in Chromium beside wllama, in one interleaved run; with `--model` what a
+//! large model takes.
+
+mod large;
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -16,6 +19,10 @@ use crate::{process, server, setup};
 /// What to measure.
 #[derive(Args)]
 pub struct Options {
+    /// Instead: what one large model takes in the browser, of random weights in the shape of Llama 3.2 1B
+    /// (GGUF, Q4_K_M) or Llama 3.1 8B (our 4-bit shards)
+    #[arg(long, conflicts_with_all = ["models", "engines", "rounds", "prompt_tokens", "decode_tokens"])]
+    model: Option<large::Model>,
     /// GGUF files, or `smollm2`, or random weights such as `160m-q4_k_m` or `1b-q4_0` (written once)
     #[arg(
         long,
@@ -138,6 +145,9 @@ impl Run {
 pub fn run(project: &Project, options: &Options) -> Result<()> {
     setup::npm(project)?;
     let browser = setup::browser().context("no Chromium was found")?;
+    if let Some(model) = options.model {
+        return large::run(project, model, &browser, options.json.as_deref());
+    }
     let work = project.target.join("bench");
     let models = gather(project, options, &work.join("models"))?;
     let ours = options.engines.iter().any(|engine| !engine.is_peer());
@@ -177,8 +187,7 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     ensure!(ok, "the measuring script failed");
     let report = report(project, options, &lines)?;
     if let Some(out) = &options.json {
-        let all = serde_json::to_string_pretty(&lines)? + "\n";
-        fs::write(out, all).with_context(|| format!("writing {}", out.display()))?;
+        write_json(out, &lines)?;
     }
     println!("{report}");
     let failed = lines.iter().filter(|line| line["failed"].is_string());
@@ -186,6 +195,11 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
         0 => Ok(()),
         count => bail!("{count} measurements failed"),
     }
+}
+
+fn write_json(out: &Path, lines: &[Value]) -> Result<()> {
+    let all = serde_json::to_string_pretty(lines)? + "\n";
+    fs::write(out, all).with_context(|| format!("writing {}", out.display()))
 }
 
 /// Puts the models into an empty folder that the servers can serve, and returns their paths there.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod licences;
+mod playground;
 mod process;
 mod project;
 mod server;

@@ -63,9 +63,9 @@ const LIGHT: [&str; 7] = [
 ];
 /// Packages that use burn. Their tests are always built together: one set of features, so that burn is
 /// compiled once.
-const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
+pub const HEAVY: [&str; 3] = ["llama", "engine", "cli"];
 /// What is compiled for the tests of those.
-const HEAVY_FEATURES: [&str; 2] = ["--features", "llama/check"];
+pub const HEAVY_FEATURES: [&str; 2] = ["--features", "llama/check"];
 
 const NO_BROWSER: &str = "no Chromium was found";
 
