@@ -4,6 +4,7 @@
 //! * [`plan`]: which tensor of a file is which part of the network.
 //! * [`package`]: a model with all that belongs to it, from any kind of files.
 //! * [`hf`]: `config.json` of Hugging Face models.
+//! * [`convert`]: a model in another quantization, made while it is read.
 //! * [`mod@stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
 //! * [`network`]: what a processor must offer ([`Network`]); `llama` does so on the GPU, `cpu` on the
 //!   CPU.
@@ -11,6 +12,7 @@
 //! * [`sampling`]: choosing a token, and the reference for those who choose on the GPU.
 
 pub mod config;
+pub mod convert;
 pub mod hf;
 pub mod network;
 pub mod package;

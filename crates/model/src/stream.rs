@@ -69,7 +69,8 @@ pub async fn stream<S: ByteSource, K: Sink>(
     Ok(config)
 }
 
-fn divisors(tensor: &Tensor, bytes: &[u8]) -> Result<Vec<f32>, LoadError> {
+/// The numbers of a tensor of rotary divisors.
+pub(crate) fn divisors(tensor: &Tensor, bytes: &[u8]) -> Result<Vec<f32>, LoadError> {
     let divisors = tensor.floats(bytes)?;
     if let Some(wrong) = divisors.iter().find(|d| !d.is_finite() || **d <= 0.0) {
         return Err(LoadError::Inconsistent(format!(
