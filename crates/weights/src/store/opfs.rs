@@ -1,6 +1,6 @@
 //! The browser's origin private file system, in a worker.
 
-use js_sys::{Function, Object, Promise, Reflect, Uint8Array};
+use js_sys::{Object, Promise, Reflect, Uint8Array};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
