@@ -432,8 +432,11 @@ impl<S: ByteSource, D: Disk> Pieces<S, D> {
         if let Some(entry) = &mut self.entry
             && entry.keeps().is_ok()
         {
-            entry.stop(why.clone());
-            (self.notify)(Notice::NotKept { why });
+            entry.stop(why);
+            if let Err(why) = entry.keeps() {
+                let why = why.clone();
+                (self.notify)(Notice::NotKept { why });
+            }
         }
     }
 
