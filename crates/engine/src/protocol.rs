@@ -111,6 +111,19 @@ impl Sides {
             Self::B => side == Side::B,
         }
     }
+
+    /// These sides but for those; `None` when none are left.
+    pub fn without(self, those: Self) -> Option<Self> {
+        match (
+            self.has(Side::A) && !those.has(Side::A),
+            self.has(Side::B) && !those.has(Side::B),
+        ) {
+            (true, true) => Some(Self::Both),
+            (true, false) => Some(Self::A),
+            (false, true) => Some(Self::B),
+            (false, false) => None,
+        }
+    }
 }
 
 /// How a model is to be loaded.

@@ -4,10 +4,14 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use engine::protocol::{Event, FailureKind, ModelInfo, Processor, Prompt, Sampling, StopReason};
+use engine::protocol::{
+    Event, FailureKind, LoadOptions, ModelInfo, Offer, Processor, Prompt, Residence, Sampling,
+    Side, Sides, StopReason,
+};
 use engine::runtime::backend::Cpu;
-use engine::runtime::{Engine, Order, StopFlag};
-use weights::source::FileSource;
+use engine::runtime::{Engine, Order, StopFlag, Surroundings};
+use model::package::{self, Package};
+use weights::source::{DirFolder, FileSource, Joined};
 
 const GREEDY: Sampling = Sampling {
     temperature: 0.0,
@@ -17,15 +21,37 @@ const GREEDY: Sampling = Sampling {
     seed: 0,
 };
 
-fn nano(name: &str) -> FileSource {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/nano");
-    FileSource::open(path.join(name)).expect("a fixture")
+fn nano(name: &str) -> (Package, Joined<FileSource>) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/nano");
+    let folder = DirFolder::open(folder).expect("the fixtures");
+    let opened = package::open(&folder, Some(name));
+    pollster::block_on(opened).expect("a fixture")
+}
+
+fn options(context: u32) -> LoadOptions {
+    LoadOptions {
+        recipe: None,
+        context,
+        half_cache: false,
+        keep: false,
+        memory_limit: None,
+    }
+}
+
+fn load(engine: &mut Engine<Cpu>, name: &str, sides: Sides, options: &LoadOptions) -> ModelInfo {
+    let (package, mut source) = nano(name);
+    let load = engine.load(package, &mut source, sides, options, &|_| {});
+    pollster::block_on(load).expect("a model")
 }
 
 fn loaded(stop: &StopFlag, context: u32) -> (Engine<Cpu>, ModelInfo) {
     let mut engine = Engine::new(stop.clone());
-    let load = engine.load(nano("nano-q8_0.gguf"), context, false, &|_| {});
-    let info = pollster::block_on(load).expect("a model");
+    let info = load(
+        &mut engine,
+        "nano-q8_0.gguf",
+        Sides::Both,
+        &options(context),
+    );
     (engine, info)
 }
 
@@ -36,9 +62,20 @@ fn generate(
     max_tokens: u32,
     alternatives: u32,
 ) -> Vec<Event> {
+    generate_on(engine, Side::A, ids, max_tokens, alternatives)
+}
+
+fn generate_on(
+    engine: &mut Engine<Cpu>,
+    side: Side,
+    ids: &[u32],
+    max_tokens: u32,
+    alternatives: u32,
+) -> Vec<Event> {
     let prompt = Prompt::Ids { ids: ids.to_vec() };
     let order = Order {
         job: 7,
+        side,
         prompt: &prompt,
         sampling: &GREEDY,
         max_tokens,
@@ -150,6 +187,7 @@ fn a_refused_request_leaves_the_engine_usable() {
     let prompt = Prompt::Ids { ids: vec![1; 9] };
     let order = Order {
         job: 1,
+        side: Side::A,
         prompt: &prompt,
         sampling: &GREEDY,
         max_tokens: 1,
@@ -158,18 +196,124 @@ fn a_refused_request_leaves_the_engine_usable() {
     let refused = pollster::block_on(engine.generate(&order, &|_| {}));
     assert_eq!(refused.expect_err("too long").kind, FailureKind::BadRequest);
     assert_eq!(tokens(&generate(&mut engine, &[1, 2], 2, 0)).len(), 2);
-    engine.unload();
+    engine.unload(Sides::Both);
     let nothing = pollster::block_on(engine.generate(&order, &|_| {}));
     assert_eq!(nothing.expect_err("no model").kind, FailureKind::BadRequest);
-    assert!(!engine.lost_model());
+    assert_eq!(engine.residence(Side::A), Residence::Empty);
 }
 
 #[test]
 fn measures_are_of_the_asked_lengths() {
     let (mut engine, _) = loaded(&StopFlag::default(), 128);
-    let measures = pollster::block_on(engine.measure(40, 20)).expect("figures");
+    let measures = pollster::block_on(engine.measure(Side::A, 40, 20)).expect("figures");
     assert!(measures.prefill_tokens_per_second > 0.0);
     assert!(measures.decode_tokens_per_second > 0.0);
     assert!(measures.bytes_per_token > 0);
     assert_eq!(measures.launches_per_token, 0.0);
+}
+
+#[test]
+fn sides_have_models_of_their_own_and_keep_them() {
+    let mut engine = Engine::new(StopFlag::default());
+    load(&mut engine, "nano-q8_0.gguf", Sides::Both, &options(64));
+    let eight_bits = tokens(&generate_on(&mut engine, Side::A, &[1, 2, 3], 8, 0));
+    load(&mut engine, "nano-q2_k.gguf", Sides::B, &options(64));
+    assert_eq!(
+        [Side::A, Side::B].map(|side| engine.residence(side)),
+        [Residence::Resident; 2]
+    );
+    let again = tokens(&generate_on(&mut engine, Side::A, &[1, 2, 3], 8, 0));
+    assert_eq!(eight_bits, again);
+    let two_bits = tokens(&generate_on(&mut engine, Side::B, &[1, 2, 3], 8, 0));
+    assert_ne!(eight_bits, two_bits);
+    engine.unload(Sides::A);
+    assert_eq!(engine.residence(Side::A), Residence::Empty);
+    assert_eq!(
+        two_bits,
+        tokens(&generate_on(&mut engine, Side::B, &[1, 2, 3], 8, 0))
+    );
+}
+
+#[test]
+fn models_that_do_not_fit_together_take_turns() {
+    let mut engine = Engine::new(StopFlag::default());
+    let first = load(&mut engine, "nano-q8_0.gguf", Sides::A, &options(64));
+    let limited = LoadOptions {
+        memory_limit: Some(first.weight_bytes * 3 / 2 + (8 << 20)),
+        ..options(64)
+    };
+    let told = RefCell::new(Vec::new());
+    let (package, mut source) = nano("nano-f16.gguf");
+    let emit = |event| told.borrow_mut().push(event);
+    let second = engine.load(package, &mut source, Sides::B, &limited, &emit);
+    let bytes = pollster::block_on(second).expect("a model").weight_bytes;
+    let alone = LoadOptions {
+        memory_limit: Some(bytes + 1),
+        ..options(64)
+    };
+    load(&mut engine, "nano-f16.gguf", Sides::B, &alone);
+    assert_eq!(engine.residence(Side::A), Residence::Away);
+    assert_eq!(engine.residence(Side::B), Residence::Resident);
+    load(&mut engine, "nano-q8_0.gguf", Sides::A, &alone);
+    assert_eq!(engine.residence(Side::A), Residence::Resident);
+    assert_eq!(engine.residence(Side::B), Residence::Away);
+    assert!(
+        told.borrow()
+            .iter()
+            .any(|event| matches!(event, Event::Residence { .. }))
+    );
+}
+
+fn around() -> Surroundings {
+    Surroundings {
+        download_bytes: 1,
+        kept_bytes: 0,
+        storage_bytes: 1,
+        storage: Err("this is a test".to_owned()),
+        device_memory: None,
+        recipes: Vec::new(),
+    }
+}
+
+#[test]
+fn a_check_foretells_what_the_model_takes() {
+    let mut engine = Engine::<Cpu>::new(StopFlag::default());
+    let (package, _) = nano("nano-q4_k_m.gguf");
+    let hundred = options(100);
+    let check = engine.preflight(&package, Sides::A, &hundred, around());
+    let check = pollster::block_on(check).expect("figures");
+    let info = load(&mut engine, "nano-q4_k_m.gguf", Sides::A, &options(100));
+    assert_eq!(check.weight_bytes, info.weight_bytes);
+    assert_eq!(check.cache_bytes, 100 * info.cache_bytes_per_token);
+    assert_eq!((check.name, check.label), (info.name, info.label));
+    assert!(check.findings.is_empty() && check.offers.is_empty());
+    // The other side would come on top of it.
+    let check = engine.preflight(&package, Sides::B, &hundred, around());
+    assert!(pollster::block_on(check).expect("figures").other_bytes > info.weight_bytes);
+}
+
+#[test]
+fn a_check_refuses_with_reasons_and_offers_what_would_fit() {
+    let mut engine = Engine::<Cpu>::new(StopFlag::default());
+    let (package, _) = nano("nano-f16.gguf");
+    let mut check = |context, memory_limit| {
+        let options = LoadOptions {
+            memory_limit,
+            keep: true,
+            ..options(context)
+        };
+        pollster::block_on(engine.preflight(&package, Sides::A, &options, around()))
+            .expect("figures")
+    };
+    let fits = check(512, None);
+    // It cannot be kept, which refuses nothing.
+    assert!(fits.findings.iter().all(|finding| !finding.refuses));
+    assert_eq!(fits.findings.len(), 1);
+    let limit = fits.total_bytes() + 1;
+    let short = check(4096, Some(limit));
+    assert!(short.findings[0].refuses && short.findings[0].message.contains("limit"));
+    assert!(
+        matches!(short.offers[..], [Offer::Context { context: 512, total_bytes }] if total_bytes <= limit)
+    );
+    assert_eq!(check(512, Some(1000)).offers, [Offer::SmallerModel]);
 }

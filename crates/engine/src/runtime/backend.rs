@@ -1,6 +1,6 @@
 //! The processors that an engine may run on.
 
-use model::{BackendError, LoadError, Network, Plan};
+use model::{BackendError, Estimate, LoadError, Network, Plan};
 use weights::ByteSource;
 
 use crate::protocol::Processor;
@@ -14,14 +14,21 @@ pub trait Backend: Sized {
     /// A model on it.
     type Network: Network;
 
-    /// Gets the processor ready.
+    /// Gets the processor ready. `max_binding` lowers the bytes that it binds at once, where it binds
+    /// buffers, below what it could.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] when there is none.
-    async fn open() -> Result<Self, BackendError>;
+    async fn open(max_binding: Option<u64>) -> Result<Self, BackendError>;
 
     /// What it is.
     fn processor(&self) -> Processor;
+
+    /// What a model would take.
+    ///
+    /// # Errors
+    /// [`LoadError`] where it cannot run here at all.
+    fn estimate(&self, plan: &Plan, half_cache: bool) -> Result<Estimate, LoadError>;
 
     /// Loads a model.
     ///
@@ -54,8 +61,12 @@ pub struct Gpu(llama::Gpu);
 impl Backend for Gpu {
     type Network = llama::GpuNetwork;
 
-    async fn open() -> Result<Self, BackendError> {
-        Ok(Self(llama::Gpu::open().await?))
+    async fn open(max_binding: Option<u64>) -> Result<Self, BackendError> {
+        let gpu = llama::Gpu::open().await?;
+        Ok(Self(match max_binding {
+            Some(bytes) => gpu.with_max_binding(bytes),
+            None => gpu,
+        }))
     }
 
     fn processor(&self) -> Processor {
@@ -68,6 +79,10 @@ impl Backend for Gpu {
                 max_buffer: info.max_buffer,
             },
         }
+    }
+
+    fn estimate(&self, plan: &Plan, half_cache: bool) -> Result<Estimate, LoadError> {
+        llama::estimate(&self.0, plan, half_cache)
     }
 
     async fn load<S: ByteSource>(
@@ -112,7 +127,7 @@ impl Cpu {
 impl Backend for Cpu {
     type Network = cpu::CpuNetwork;
 
-    async fn open() -> Result<Self, BackendError> {
+    async fn open(_max_binding: Option<u64>) -> Result<Self, BackendError> {
         Ok(Self::new(cpu::Arithmetic::Fast))
     }
 
@@ -120,6 +135,10 @@ impl Backend for Cpu {
         Processor::Cpu {
             vectors: cpu::vectors().to_owned(),
         }
+    }
+
+    fn estimate(&self, plan: &Plan, _half_cache: bool) -> Result<Estimate, LoadError> {
+        cpu::estimate(plan)
     }
 
     async fn load<S: ByteSource>(

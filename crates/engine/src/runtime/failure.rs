@@ -37,7 +37,8 @@ pub(super) fn backend_failure(error: &BackendError) -> Failure {
     }
 }
 
-pub(super) fn load_failure(error: &LoadError) -> Failure {
+/// A load that failed.
+pub fn load_failure(error: &LoadError) -> Failure {
     let (kind, advice) = match error {
         LoadError::Backend(error) => return backend_failure(error),
         LoadError::Source(source) | LoadError::Header(HeaderError::Source(source)) => {
@@ -64,7 +65,8 @@ pub(super) fn load_failure(error: &LoadError) -> Failure {
     }
 }
 
-fn source_failure(error: &SourceError) -> Failure {
+/// Bytes that could not be read.
+pub fn source_failure(error: &SourceError) -> Failure {
     let (kind, advice) = match error {
         SourceError::PastEnd { .. } => (
             FailureKind::BadFile,

@@ -65,6 +65,7 @@ pub(super) async fn open<F: Folder>(
         licence: licence::of_folder(readme.as_deref(), &name),
         name,
         kind: Kind::Safetensors,
+        quantization: super::commonest(&plan.types()),
         tokenizer: TokenizerFile::Json(tokenizer),
         template,
         special,

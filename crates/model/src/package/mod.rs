@@ -2,7 +2,8 @@
 //! has them, or a package of our shards.
 
 use weights::gguf::{self, Gguf, TokenizerParts};
-use weights::manifest::{self, Manifest, Shard};
+use weights::manifest::{self, Manifest};
+use weights::pieces::Piece;
 use weights::safetensors;
 use weights::source::Joined;
 use weights::source::folder::{Folder, read_small};
@@ -61,8 +62,11 @@ pub struct Package {
     pub parameters: u64,
     /// How many tensors are of each type, the most frequent first.
     pub types: Vec<(String, u32)>,
+    /// How the weights are quantized: llama.cpp's name such as `Q4_K_M`, the recipe of shards, else the
+    /// most frequent type.
+    pub quantization: String,
     /// For shards: their sizes and hashes, in order.
-    pub pieces: Option<Vec<Shard>>,
+    pub pieces: Option<Vec<Piece>>,
 }
 
 /// Opens the package in `folder`: `main` names its main file (`x.gguf`, `model.json`, `config.json` or
@@ -196,6 +200,10 @@ pub async fn open_gguf<S: ByteSource>(mut source: S) -> Result<(Package, Joined<
     let package = Package {
         name,
         kind: Kind::Gguf,
+        quantization: match file_type(&header)? {
+            Some(name) => name.to_owned(),
+            None => commonest(&plan.types()),
+        },
         licence: licence::of_gguf(&header),
         template: tokenizer.chat_template.clone(),
         tokenizer: TokenizerFile::Gguf(Box::new(tokenizer)),
@@ -206,6 +214,38 @@ pub async fn open_gguf<S: ByteSource>(mut source: S) -> Result<(Package, Joined<
         plan,
     };
     Ok((package, Joined::one(source)))
+}
+
+/// llama.cpp's name for the mix of types that `general.file_type` tells.
+fn file_type(header: &Gguf) -> Result<Option<&'static str>, LoadError> {
+    Ok(match header.optional_u64("general.file_type")? {
+        Some(0) => Some("F32"),
+        Some(1) => Some("F16"),
+        Some(2) => Some("Q4_0"),
+        Some(3) => Some("Q4_1"),
+        Some(7) => Some("Q8_0"),
+        Some(8) => Some("Q5_0"),
+        Some(9) => Some("Q5_1"),
+        Some(10) => Some("Q2_K"),
+        Some(11) => Some("Q3_K_S"),
+        Some(12) => Some("Q3_K_M"),
+        Some(13) => Some("Q3_K_L"),
+        Some(14) => Some("Q4_K_S"),
+        Some(15) => Some("Q4_K_M"),
+        Some(16) => Some("Q5_K_S"),
+        Some(17) => Some("Q5_K_M"),
+        Some(18) => Some("Q6_K"),
+        Some(32) => Some("BF16"),
+        _ => None,
+    })
+}
+
+/// The most frequent type, which is never that of the vectors where there is another.
+fn commonest(types: &[(String, u32)]) -> String {
+    let matrices = types.iter().find(|(kind, _)| kind != "F32");
+    matrices
+        .or(types.first())
+        .map_or_else(String::new, |(kind, _)| kind.clone())
 }
 
 /// A model in several GGUF files has only a part of its tensors in each.
@@ -264,16 +304,22 @@ async fn open_shards<F: Folder>(
         }
         sources.push((source, shard.bytes));
     }
+    let pieces = manifest.shards.into_iter().map(|shard| Piece {
+        file: shard.file,
+        bytes: shard.bytes,
+        sha256: Some(shard.sha256),
+    });
     let package = Package {
         name: manifest.name,
         kind: Kind::Shards,
+        quantization: manifest.recipe,
         licence: manifest.licence,
         tokenizer,
         template: manifest.template,
         special: manifest.special,
         parameters: plan.parameters(),
         types: plan.types(),
-        pieces: Some(manifest.shards),
+        pieces: Some(pieces.collect()),
         plan,
     };
     Ok((package, Joined::with_sizes(sources)?))
