@@ -3,6 +3,7 @@
 mod classes;
 pub mod gguf;
 mod llama3;
+pub mod model;
 mod reading;
 mod row;
 pub mod seeds;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::Value;
 use tokenizers::Tokenizer;
-use tokens::gguf::{GgufTokenizer, GgufTokenizerError, Parts};
+use tokens::model::{ModelTokenizer, Parts, TokenizerError};
 use weights::gguf::{Step, parse};
 
 fn fixtures() -> PathBuf {
@@ -37,10 +37,10 @@ fn nano_parts() -> Parts {
     parts(&std::fs::read(fixtures().join("nano/nano-q8_0.gguf")).expect("fixture"))
 }
 
-static NANO: LazyLock<GgufTokenizer> =
-    LazyLock::new(|| GgufTokenizer::new(nano_parts()).expect("usable"));
+static NANO: LazyLock<ModelTokenizer> =
+    LazyLock::new(|| ModelTokenizer::from_gguf(nano_parts()).expect("usable"));
 
-static SMOLLM2: LazyLock<GgufTokenizer> = LazyLock::new(|| {
+static SMOLLM2: LazyLock<ModelTokenizer> = LazyLock::new(|| {
     let path = match std::env::var_os("PLAYGROUND_SMOLLM2") {
         Some(path) => PathBuf::from(path),
         None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default())
@@ -52,14 +52,14 @@ static SMOLLM2: LazyLock<GgufTokenizer> = LazyLock::new(|| {
             path.display()
         )
     });
-    GgufTokenizer::new(parts(&bytes)).expect("usable")
+    ModelTokenizer::from_gguf(parts(&bytes)).expect("usable")
 });
 
-fn ids(tokenizer: &GgufTokenizer, text: &str, parse_special: bool) -> Vec<u32> {
+fn ids(tokenizer: &ModelTokenizer, text: &str, parse_special: bool) -> Vec<u32> {
     tokenizer.encode(text, parse_special).expect("any text")
 }
 
-fn streamed(tokenizer: &GgufTokenizer, ids: &[u32]) -> String {
+fn streamed(tokenizer: &ModelTokenizer, ids: &[u32]) -> String {
     let mut decoder = tokenizer.stream();
     let mut text: String = ids.iter().map(|id| decoder.push(*id)).collect();
     text += &decoder.finish();
@@ -132,28 +132,21 @@ fn tokenizers_that_cannot_be_used_are_refused() {
     let with = |change: fn(&mut Parts)| {
         let mut parts = nano_parts();
         change(&mut parts);
-        GgufTokenizer::new(parts).map(|_| ()).expect_err("refused")
+        ModelTokenizer::from_gguf(parts)
+            .map(|_| ())
+            .expect_err("refused")
     };
     let error = with(|parts| parts.model = "llama".to_owned());
-    assert!(matches!(error, GgufTokenizerError::Model(_)), "{error}");
+    assert!(matches!(error, TokenizerError::Model(_)), "{error}");
     let error = with(|parts| parts.pre = Some("tekken".to_owned()));
-    assert!(
-        matches!(error, GgufTokenizerError::PreTokenizer(_)),
-        "{error}"
-    );
+    assert!(matches!(error, TokenizerError::PreTokenizer(_)), "{error}");
     let error = with(|parts| parts.types.truncate(639));
-    assert!(
-        matches!(error, GgufTokenizerError::Inconsistent(_)),
-        "{error}"
-    );
+    assert!(matches!(error, TokenizerError::Inconsistent(_)), "{error}");
     let error = with(|parts| parts.eos = Some(640));
-    assert!(
-        matches!(error, GgufTokenizerError::Inconsistent(_)),
-        "{error}"
-    );
+    assert!(matches!(error, TokenizerError::Inconsistent(_)), "{error}");
     let error = with(|parts| parts.merges[7] = "ab".to_owned());
     assert!(
-        matches!(error, GgufTokenizerError::Merge { index: 7, .. }),
+        matches!(error, TokenizerError::Merge { index: 7, .. }),
         "{error}"
     );
     with(|parts| parts.merges[7] = "東 京".to_owned());
