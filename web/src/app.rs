@@ -1,5 +1,6 @@
 //! The page as a whole: layout, and what pointer and keys do anywhere on it.
 
+use crate::about::About;
 use crate::costs::{Bars, Key, Sentence, Table};
 use crate::document::Tone;
 use crate::document::{Document, Side};
@@ -8,8 +9,9 @@ use crate::editor::Editor;
 use crate::help::Help;
 use crate::inspector::Inspector;
 use crate::live::{LivePanel, ModelPanel};
+use crate::models::ModelsRoom;
 use crate::sides::{Both, Heads, Single, parts};
-use crate::state::{Dock, Link, Page, Pane, Spot, View};
+use crate::state::{Dock, Link, Page, Pane, Room, Spot, View};
 use crate::top::Top;
 use leptos::ev::{FocusEvent, KeyboardEvent, MouseEvent, PointerEvent};
 use leptos::prelude::*;
@@ -25,6 +27,7 @@ pub fn App() -> impl IntoView {
     crate::samples::load_list(page);
     crate::samples::load_tokenizer(page);
     keep_marks(page);
+    follow_address(page);
     let keys = window_event_listener(leptos::ev::keydown, move |event| key(page, &event));
     on_cleanup(move || keys.remove());
     let live = move |side: Side| page.view(side).get() == View::Live;
@@ -43,6 +46,7 @@ pub fn App() -> impl IntoView {
             view! { <div class="facing split">{column(Side::A, a)}<div class="mul"></div>{column(Side::B, b)}</div> }.into_any()
         }
     };
+    let away = move || page.room.get() != Room::Compare;
     let pane = move || match page.pane.get() {
         Pane::Edit => "edit",
         Pane::Sides => "sides",
@@ -51,7 +55,7 @@ pub fn App() -> impl IntoView {
     view! {
         <div class="app">
             <Top/>
-            <main class="work" class:drawer=move || page.drawer.get() class:live-on=any_live data-pane=pane
+            <main class="work" hidden=away class:drawer=move || page.drawer.get() class:live-on=any_live data-pane=pane
                 on:pointerover=move |event| pointed(page, &event) on:pointerleave=move |_| page.leave()
                 on:focusin=move |event| focused(page, &event) on:focusout=move |_| page.focus.set(None)
                 on:click=move |event| clicked(page, &event) on:dblclick=move |event| clicked_twice(page, &event)>
@@ -60,11 +64,29 @@ pub fn App() -> impl IntoView {
                 <Inspector/>
                 <Sheet/>
             </main>
+            <Show when=move || page.room.get() == Room::Models><ModelsRoom/></Show>
             <p class="vh" aria-live="polite">{move || page.spoken.get()}</p>
             <p class="vh" aria-live="polite">{move || page.live.spoken.get()}</p>
             <Help/>
+            <About/>
         </div>
     }
+}
+
+/// Keeps the room and the address's hash the same.
+fn follow_address(page: Page) {
+    let room = || crate::models::room_of(&window().location().hash().unwrap_or_default());
+    page.room.set(room());
+    let changes = window_event_listener(leptos::ev::hashchange, move |_| {
+        page.room.set(room());
+        // What was in focus is gone with its room.
+        request_animation_frame(|| {
+            if let Some(here) = dom::find("nav [aria-current=page]") {
+                dom::focus(&here);
+            }
+        });
+    });
+    on_cleanup(move || changes.remove());
 }
 
 /// Costs and model below the sides.
@@ -438,7 +460,10 @@ fn key(page: Page, event: &KeyboardEvent) {
     if event.key() == "Escape" {
         return escape(page);
     }
-    if in_text || page.help.get_untracked() {
+    if in_text || page.help.get_untracked() || page.about.get_untracked() {
+        return;
+    }
+    if page.room.get_untracked() != Room::Compare && event.key() != "?" {
         return;
     }
     let handled = match event.key().as_str() {
@@ -479,10 +504,16 @@ fn key(page: Page, event: &KeyboardEvent) {
 fn escape(page: Page) {
     if page.help.get_untracked() {
         page.help.set(false);
-    } else if untrack(|| page.live.going()).is_some()
-        || page.live.load.with_untracked(Option::is_some)
-    {
+    } else if page.about.get_untracked() {
+        page.about.set(false);
+    } else if page.models.asks() {
+        // The browser closes the dialog.
+    } else if page.live.load.with_untracked(Option::is_some) {
+        page.live.pause();
+    } else if untrack(|| page.live.going()).is_some() {
         page.live.stop();
+    } else if page.room.get_untracked() != Room::Compare {
+        page.live.dismiss();
     } else if page.drawer.get_untracked() {
         page.drawer.set(false);
     } else {

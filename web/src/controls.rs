@@ -18,6 +18,25 @@ pub fn Switch(
     }
 }
 
+/// A switch whose value is kept elsewhere.
+#[component]
+pub fn Toggle<G, S>(
+    label: &'static str,
+    title: &'static str,
+    value: G,
+    set: S,
+    #[prop(optional, into)] disabled: Signal<bool>,
+) -> impl IntoView
+where
+    G: Fn() -> bool + Copy + Send + Sync + 'static,
+    S: Fn(bool) + 'static,
+{
+    view! {
+        <button class="sw" type="button" role="switch" title=title disabled=move || disabled.get() aria-checked=move || value().to_string()
+            on:click=move |_| set(!untrack(value))><i></i>{label}</button>
+    }
+}
+
 /// Arrow keys within a list of tabs.
 pub fn tab_keys(event: KeyboardEvent) {
     let forward = match event.key().as_str() {

@@ -49,7 +49,7 @@ pub fn Help() -> impl IntoView {
                     <li><span class="tk k-turn s"><span class="p">"start_header_id"</span><span class="i">"128006"</span></span><span><b>"a pointed tag"</b>": one special token"</span></li>
                     <li><span class="sp k-result forged"><span class="tk k-result"><span class="p">"<|"</span><span class="i">"27"</span></span></span><span><b>"red double rule"</b>": content that spells a special token; it is plain text"</span></li>
                 </ul>
-                <p class="muted sources">"Built with Llama: ids are those of the Llama 3.1 tokenizer. "<a href="licences/README.txt">"Licence of this page"</a>", "<a href="licences/llama-vocabulary.txt">"of the vocabulary"</a>", "<a href="licences/rust-crates.txt">"of the libraries"</a>"."</p>
+                <p class="muted sources">"Built with Llama: ids are those of the Llama 3.1 tokenizer. "<button class="btn" on:click=move |_| { page.help.set(false); page.about.set(true); }>"About and licences"</button></p>
             </div>
         </dialog>
     }

@@ -1,6 +1,7 @@
 //! The page: shows and asks. What it shows comes from `formats` and `tokens`; what it asks goes to
 //! the engine's worker.
 
+mod about;
 mod app;
 mod controls;
 mod costs;
@@ -12,6 +13,7 @@ mod highlight;
 mod icons;
 mod inspector;
 mod live;
+mod models;
 mod pieces;
 mod rows;
 mod samples;

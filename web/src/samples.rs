@@ -55,7 +55,11 @@ async fn bytes(url: &str) -> Result<Vec<u8>, String> {
     Ok(js_sys::Uint8Array::new(&body).to_vec())
 }
 
-async fn text(url: &str) -> Result<String, String> {
+/// The text at an address of this site.
+///
+/// # Errors
+/// Why it could not be read.
+pub async fn text(url: &str) -> Result<String, String> {
     String::from_utf8(bytes(url).await?).map_err(|_| format!("{url} is not UTF-8"))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::document::{Document, Side};
 use crate::live::Live;
+use crate::models::Models;
 use formats::Trajectory;
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
@@ -123,6 +124,15 @@ pub enum Pane {
     Dock,
 }
 
+/// A room of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The two wires.
+    Compare,
+    /// The models.
+    Models,
+}
+
 /// What the dock shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dock {
@@ -144,6 +154,8 @@ pub struct Sample {
 /// The page's state.
 #[derive(Clone, Copy)]
 pub struct Page {
+    /// The room that is shown.
+    pub room: RwSignal<Room>,
     /// The one source of truth.
     pub trajectory: RwSignal<Trajectory>,
     /// The tokenizer, once it is there.
@@ -186,6 +198,8 @@ pub struct Page {
     pub dock: RwSignal<Dock>,
     /// Whether the help is open.
     pub help: RwSignal<bool>,
+    /// Whether the page about the page is open.
+    pub about: RwSignal<bool>,
     /// What was last said to screen readers.
     pub spoken: RwSignal<String>,
     /// Samples on offer.
@@ -194,8 +208,10 @@ pub struct Page {
     pub sample: RwSignal<usize>,
     /// Which frame is open for editing.
     pub editing: RwSignal<Option<usize>>,
-    /// The model and what it writes.
+    /// The models and what they write.
     pub live: Live,
+    /// What the room of models shows.
+    pub models: Models,
 }
 
 impl Page {
@@ -216,6 +232,7 @@ impl Page {
             Link::Message(message) => Some(message),
         });
         Self {
+            room: RwSignal::new(Room::Compare),
             trajectory,
             tokenizer,
             tokenizer_error: RwSignal::new(None),
@@ -237,6 +254,7 @@ impl Page {
             drawer: RwSignal::new(false),
             dock: RwSignal::new(Dock::Costs),
             help: RwSignal::new(false),
+            about: RwSignal::new(false),
             spoken: RwSignal::new(String::new()),
             samples: RwSignal::new(vec![Sample {
                 file: String::new(),
@@ -245,6 +263,7 @@ impl Page {
             sample: RwSignal::new(0),
             editing: RwSignal::new(None),
             live: Live::new(),
+            models: Models::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The masthead: name, sample, engine, help, theme.
 
 use crate::dom;
-use crate::state::page;
+use crate::state::{Room, page};
 use leptos::prelude::*;
 
 /// Where the chosen theme is kept.
@@ -96,12 +96,17 @@ pub fn Top() -> impl IntoView {
             (true, false, format!("{names} ready"))
         }
     };
+    let room = move |room: Room, address: &'static str, title: &'static str| {
+        view! { <a href=address data-testid=format!("room-{}", title.to_lowercase()) aria-current=move || (page.room.get() == room).then_some("page")>{title}</a> }
+    };
     view! {
         <header class="top">
             <h1 class="brand"><a href="./">"AgenticML "<span>"Playground"</span></a></h1>
-            <label class="sel sample"><span class="muted">"Sample"</span><select aria-label="Sample" data-testid="sample"
+            <nav class="tabs rooms" aria-label="Rooms">{room(Room::Compare, "#", "Compare")}{room(Room::Models, "#models", "Models")}</nav>
+            <label class="sel sample" class:gone=move || page.room.get() != Room::Compare><span class="muted">"Sample"</span><select aria-label="Sample" data-testid="sample"
                 on:change=move |event| if let Ok(at) = event_target_value(&event).parse() { crate::samples::open(page, at) }>{options}</select></label>
             <span class="right state wide" class:run=move || engine().1>{move || engine().0.then(|| view! { <span class="dot"></span> })}{move || engine().2}</span>
+            <button class="btn quiet wide" data-testid="about" on:click=move |_| page.about.set(true)>"About"</button>
             <button class="btn quiet" aria-label="Keys and looks" title="Keys and looks (?)" data-testid="help" on:click=move |_| page.help.set(true)><b class="qm">"?"</b></button>
             <button class="btn quiet theme" data-testid="theme" aria-label=move || format!("Theme: {}", theme.get().name()) title=move || format!("Theme: {}", theme.get().name()) on:click=turn>
                 <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true"><circle cx="7" cy="7" r="5.8" fill="none" stroke="currentColor" stroke-width="1.4"/>

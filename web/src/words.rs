@@ -61,6 +61,53 @@ pub fn large(n: u64) -> String {
     }
 }
 
+/// A count with its thousands apart, as `16,384`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A day, from milliseconds since 1970: `today, 09:12`, `27 Nov`, `27 Nov 2025`.
+pub fn day(milliseconds: f64) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let then = js_sys::Date::new(&milliseconds.into());
+    let now = js_sys::Date::new_0();
+    // An invalid date has no month.
+    let Some(month) = MONTHS.get(then.get_month() as usize) else {
+        return "—".to_owned();
+    };
+    if then.get_time().is_nan() {
+        return "—".to_owned();
+    }
+    let day = |date: &js_sys::Date| (date.get_full_year(), date.get_month(), date.get_date());
+    if day(&then) == day(&now) {
+        format!("today, {:02}:{:02}", then.get_hours(), then.get_minutes())
+    } else if then.get_full_year() == now.get_full_year() {
+        format!("{} {month}", then.get_date())
+    } else {
+        format!("{} {month} {}", then.get_date(), then.get_full_year())
+    }
+}
+
+/// What a load is doing, as the beginning of a line.
+pub fn stage_title(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Device => "Starting the engine",
+        Stage::Header => "Reading the header",
+        Stage::Weights => "Reading weights",
+        Stage::Kernels => "Compiling kernels",
+    }
+}
+
 /// What a load is doing.
 pub fn stage(stage: Stage) -> &'static str {
     match stage {
@@ -128,5 +175,8 @@ mod tests {
         assert_eq!(large(134_515_008), "134.5 M");
         assert_eq!(share(44, 121), "36 %");
         assert_eq!(count(1, "frame"), "1 frame");
+        assert_eq!(thousands(16_384), "16,384");
+        assert_eq!(thousands(512), "512");
+        assert_eq!(thousands(1_000_000), "1,000,000");
     }
 }

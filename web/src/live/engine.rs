@@ -434,12 +434,12 @@ impl Live {
         for side in Side::BOTH {
             if sides.has(wire(side)) {
                 let at = side.index();
-                self.models[at].set(Some(model.clone()));
-                self.residence[at].set(Residence::Resident);
-                self.gpu_lost[at].set(false);
                 if let Some(asked) = &asked {
                     self.had.update_value(|had| had[at] = Some(asked.clone()));
                 }
+                self.models[at].set(Some(model.clone()));
+                self.residence[at].set(Residence::Resident);
+                self.gpu_lost[at].set(false);
             }
         }
         self.load_next();

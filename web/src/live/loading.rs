@@ -415,6 +415,16 @@ impl Live {
         self.post(&Request::Delete { key }, &[]);
     }
 
+    /// Forgets a load that was paused or failed; what it has kept so far goes.
+    pub fn forget_halted(self) {
+        if let Some(halted) = self.halted.get_untracked() {
+            self.discard_later(&halted.load);
+        }
+        self.halted.set(None);
+        self.again.set(Vec::new());
+        self.failure.set(None);
+    }
+
     /// Has what a cancelled load left behind deleted, once it is known what that is.
     pub(super) fn discard_later(self, load: &Load) {
         match &load.asked.chosen.source {

@@ -280,6 +280,13 @@ impl Live {
         self.model(side).filter(|_| !self.is_loading(side))
     }
 
+    /// Which preset a side's model is, and which of its variants.
+    pub fn preset(self, side: Side) -> Option<(usize, usize)> {
+        self.models[side.index()].track();
+        self.had
+            .with_value(|had| had[side.index()].as_ref()?.preset)
+    }
+
     /// Whether a model is on its way to a side.
     pub fn is_loading(self, side: Side) -> bool {
         self.load
