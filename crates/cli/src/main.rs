@@ -46,7 +46,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let answer = match command {
         Command::Conform(arguments) => return conform::conform(&arguments),
         Command::Text(command) => text::run(&command)?,
-        Command::Model(command) => model::run(&command).await?,
+        Command::Model(command) => return model::run(&command).await,
     };
     text::print(&answer)?;
     Ok(ExitCode::SUCCESS)

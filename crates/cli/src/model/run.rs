@@ -1,34 +1,26 @@
 //! Subcommands that run a model.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{anyhow, bail};
+use clap::{Args, ValueEnum};
 use cpu::Arithmetic;
-use engine::protocol::{Event, Failure, ModelInfo, Processor, Prompt, Sampling};
+use engine::protocol::{
+    Event, Failure, LoadOptions, ModelInfo, Processor, Prompt, Sampling, Side, Sides,
+};
 use engine::runtime::backend::{Backend, Cpu, Gpu};
 use engine::runtime::{Engine, Order, StopFlag};
-use model::hf::HfConfig;
-use model::{Network, Plan, Session};
+use model::{Network, Session};
 use serde_json::{Value, json};
-use weights::source::FileSource;
 
-#[derive(Subcommand)]
-pub enum Command {
-    /// Continue a prompt with a GGUF model.
-    Generate(Generate),
-    /// Print the logits of the last of the given tokens.
-    Logits(Logits),
-    /// Measure prefill, decoding and the first token after an edit.
-    Bench(Bench),
-}
+use super::open::open;
 
 /// A model and what it runs on.
 #[derive(Args)]
 struct Run {
-    /// A GGUF file of a Llama-architecture model; for `logits` also a folder with config.json and
-    /// model.safetensors.
+    /// A model of the Llama architecture: a GGUF file, a folder with config.json and safetensors, or a
+    /// folder of our shards.
     model: PathBuf,
     /// What to run it on.
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
@@ -128,37 +120,50 @@ pub struct Bench {
     decode_tokens: u32,
 }
 
-/// Runs a subcommand and gives its answer as JSON.
-pub async fn run(command: &Command) -> anyhow::Result<String> {
-    let answer = match command {
-        Command::Generate(it) => match it.run.device {
-            Device::Cpu => generate(it, it.run.cpu(Precision::Fast)).await?,
-            Device::Gpu => generate(it, gpu().await?).await?,
-        },
-        Command::Logits(it) => match it.run.device {
-            Device::Cpu => logits(it, it.run.cpu(Precision::Exact)).await?,
-            Device::Gpu => logits(it, gpu().await?).await?,
-        },
-        Command::Bench(it) => match it.run.device {
-            Device::Cpu => bench(it, it.run.cpu(Precision::Fast)).await?,
-            Device::Gpu => bench(it, gpu().await?).await?,
-        },
+/// Continues a prompt.
+pub async fn generate(it: &Generate) -> anyhow::Result<String> {
+    let answer = match it.run.device {
+        Device::Cpu => generate_on(it, it.run.cpu(Precision::Fast)).await?,
+        Device::Gpu => generate_on(it, gpu().await?).await?,
+    };
+    Ok(answer.to_string())
+}
+
+/// The logits after some tokens.
+pub async fn logits(it: &Logits) -> anyhow::Result<String> {
+    let answer = match it.run.device {
+        Device::Cpu => logits_on(it, it.run.cpu(Precision::Exact)).await?,
+        Device::Gpu => logits_on(it, gpu().await?).await?,
+    };
+    Ok(answer.to_string())
+}
+
+/// Measures a model.
+pub async fn bench(it: &Bench) -> anyhow::Result<String> {
+    let answer = match it.run.device {
+        Device::Cpu => bench_on(it, it.run.cpu(Precision::Fast)).await?,
+        Device::Gpu => bench_on(it, gpu().await?).await?,
     };
     Ok(answer.to_string())
 }
 
 async fn gpu() -> anyhow::Result<Gpu> {
-    Ok(Gpu::open().await?)
+    Ok(Gpu::open(None).await?)
 }
 
 /// Loads a model, telling on standard error what it takes.
 async fn load<B: Backend>(run: &Run, backend: B) -> anyhow::Result<Engine<B>> {
-    if run.model.is_dir() {
-        bail!("only `logits` reads folders; give a GGUF file");
-    }
+    let (package, mut source) = open(&run.model).await?;
+    let options = LoadOptions {
+        recipe: None,
+        context: run.context,
+        half_cache: run.half_cache,
+        keep: false,
+        memory_limit: None,
+    };
     let mut engine = Engine::on(backend, StopFlag::default());
     let info = engine
-        .load(open(&run.model)?, run.context, run.half_cache, &|_| {})
+        .load(package, &mut source, Sides::Both, &options, &|_| {})
         .await
         .map_err(failed)?;
     eprintln!("{}", describe(&info));
@@ -182,7 +187,7 @@ fn describe(info: &ModelInfo) -> String {
     )
 }
 
-async fn generate<B: Backend>(arguments: &Generate, backend: B) -> anyhow::Result<Value> {
+async fn generate_on<B: Backend>(arguments: &Generate, backend: B) -> anyhow::Result<Value> {
     let prompt = match (
         &arguments.prompt,
         &arguments.prompt_tokens,
@@ -203,6 +208,7 @@ async fn generate<B: Backend>(arguments: &Generate, backend: B) -> anyhow::Resul
     let mut engine = load(&arguments.run, backend).await?;
     let order = Order {
         job: 0,
+        side: Side::A,
         prompt: &prompt,
         sampling: &sampling,
         max_tokens: arguments.max_tokens,
@@ -246,11 +252,12 @@ async fn generate<B: Backend>(arguments: &Generate, backend: B) -> anyhow::Resul
     Ok(answer)
 }
 
-async fn logits<B: Backend>(arguments: &Logits, backend: B) -> anyhow::Result<Value> {
+async fn logits_on<B: Backend>(arguments: &Logits, backend: B) -> anyhow::Result<Value> {
     let run = &arguments.run;
-    let (mut source, plan) = plan(&run.model).await?;
+    let (package, mut source) = open(&run.model).await?;
+    let plan = &package.plan;
     let network = backend
-        .load(&mut source, &plan, run.half_cache, |_| true)
+        .load(&mut source, plan, run.half_cache, |_| true)
         .await?;
     let memory = network.memory();
     eprintln!(
@@ -270,34 +277,13 @@ async fn logits<B: Backend>(arguments: &Logits, backend: B) -> anyhow::Result<Va
     Ok(json!({ "top": order }))
 }
 
-async fn bench<B: Backend>(arguments: &Bench, backend: B) -> anyhow::Result<Value> {
+async fn bench_on<B: Backend>(arguments: &Bench, backend: B) -> anyhow::Result<Value> {
     let mut engine = load(&arguments.run, backend).await?;
     let measures = engine
-        .measure(arguments.prompt_tokens, arguments.decode_tokens)
+        .measure(Side::A, arguments.prompt_tokens, arguments.decode_tokens)
         .await
         .map_err(failed)?;
     Ok(json!(measures))
-}
-
-/// The tensors of a GGUF file or of a Hugging Face folder, and where to read them from.
-async fn plan(path: &Path) -> anyhow::Result<(FileSource, Plan)> {
-    if !path.is_dir() {
-        let mut source = open(path)?;
-        let header = weights::gguf::read_header(&mut source).await?;
-        let plan = Plan::from_gguf(&header)?;
-        return Ok((source, plan));
-    }
-    let config = std::fs::read(path.join("config.json"))
-        .with_context(|| "the folder's config.json cannot be read")?;
-    let config = HfConfig::parse(&config)?;
-    let mut source = open(&path.join("model.safetensors"))?;
-    let header = weights::safetensors::read_header(&mut source).await?;
-    let plan = Plan::from_safetensors(&header, &config)?;
-    Ok((source, plan))
-}
-
-fn open(path: &Path) -> anyhow::Result<FileSource> {
-    FileSource::open(path).with_context(|| "the model file cannot be opened")
 }
 
 fn failed(failure: Failure) -> anyhow::Error {
