@@ -14,40 +14,21 @@ import { peaks } from "./processes.js";
 const { site, model, tokens, minutes } = JSON.parse(process.argv[2]);
 const profile = mkdtempSync(join(tmpdir(), "playground-bench-"));
 
-/** Runs in the page: a fresh worker that loads the source and writes. */
+/** Runs in the page: a fresh worker that loads the source and writes. It lives until the browser ends, to be
+ * asked what it allocated. */
 async function generate({ source, keep, tokens }) {
-  const loader = document.querySelector("script[data-worker-js]").dataset.workerJs;
-  const address = new URL(loader, document.baseURI);
-  address.searchParams.set("processor", "gpu");
-  const worker = new Worker(address, { type: "module" });
-  // It lives until the browser ends, to be asked what it allocated.
-  window.worker = worker;
   let told = 0;
-  const ask = (request, type) =>
-    new Promise((resolve, reject) => {
-      worker.onerror = (event) => reject(new Error(event.message || "the worker does not start"));
-      worker.onmessage = ({ data }) => {
-        if (data.type === "failed") reject(new Error(`${data.failure.message} ${data.failure.advice}`));
-        if (data.type === "progress" && performance.now() > told + 10_000) {
-          told = performance.now();
-          window.tell(`${data.stage}: ${(data.done / 1e6).toFixed(0)} of ${(data.total / 1e6).toFixed(0)} MB`);
-        }
-        if (data.type === "token") window.tell(`token ${data.id}`);
-        if (data.type === type) resolve(data);
-      };
-      if (request) worker.postMessage(request);
-    });
-  await ask(null, "ready");
-  await ask({ type: "probe" }, "processor");
-  const options = { recipe: null, context: 512, halfCache: false, keep, memoryLimit: null };
+  const tell = (event) => {
+    if (event.type === "token") window.tell(`token ${event.id}`);
+    if (event.type !== "progress" || performance.now() < told + 10_000) return;
+    told = performance.now();
+    window.tell(`${event.stage}: ${(event.done / 1e6).toFixed(0)} of ${(event.total / 1e6).toFixed(0)} MB`);
+  };
+  const engine = await window.Engine.start({ processor: "gpu" });
   const began = performance.now();
-  const { model } = await ask({ type: "load", source, sides: "both", options }, "loaded");
+  const { name, key, wasmBytes: wasmAtLoad, weightBytes } = await engine.load(source, { keep }, tell);
   const loadSeconds = (performance.now() - began) / 1000;
-  const sampling = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 1 };
-  const prompt = { type: "text", text: " the of and to" };
-  const request = { type: "generate", job: 0, side: "a", prompt, sampling, maxTokens: tokens, alternatives: 0 };
-  const { stats } = await ask(request, "finished");
-  const { name, key, wasmBytes: wasmAtLoad, weightBytes } = model;
+  const { stats } = await engine.generate(" the of and to", tokens, tell);
   return { name, key, loadSeconds, wasmAtLoad, weightBytes, stats };
 }
 
@@ -77,12 +58,11 @@ async function run(title, source, keep) {
 
 const say = (line) => console.log(JSON.stringify(line));
 try {
-  const address = { type: "url", url: new URL(model, site).href, token: null };
   let key;
   for (const keep of [false, true]) {
     const title = keep ? "from the address, kept" : "from the address";
     try {
-      const result = await run(title, address, keep);
+      const result = await run(title, model, keep);
       key = result.key;
       say(result);
     } catch (error) {

@@ -3,6 +3,7 @@
 import { createReadStream, statSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { fixture, foreign, good, text, truncated } from "../tools/gguf.js";
+import { Host } from "./host.js";
 
 const files = {
   "/faults/good.gguf": good,
@@ -11,10 +12,13 @@ const files = {
   "/faults/foreign.gguf": foreign,
 };
 
-/** Starts the server; resolves to its address and how to end it. */
+/** Starts the server; resolves to its address, how to end it, and how to have it serve more. */
 export function start(behind, model) {
+  const hosts = [];
   const server = createServer((incoming, outgoing) => {
     const { pathname } = new URL(incoming.url, behind);
+    const [, number, file] = /^\/faults\/hosts\/(\d+)\/(.+)$/.exec(pathname) ?? [];
+    if (number) return hosts[number].answer(decodeURIComponent(file), incoming, outgoing);
     if (pathname === "/faults/cut.gguf") return cut(model, incoming, outgoing);
     if (pathname === "/faults/cut-once.gguf") {
       return from(incoming) > 0 ? send(good(), incoming, outgoing) : cut(fixture, incoming, outgoing);
@@ -27,6 +31,12 @@ export function start(behind, model) {
     server.listen(0, "127.0.0.1", () =>
       done({
         url: `http://127.0.0.1:${server.address().port}/`,
+        /** Serves these contents by name from now on, with faults as they are set on the result. */
+        host: (contents) => {
+          const host = new Host(`/faults/hosts/${hosts.length}/`, contents);
+          hosts.push(host);
+          return host;
+        },
         close: () => {
           server.closeAllConnections();
           server.close();

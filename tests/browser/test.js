@@ -21,14 +21,16 @@ export const test = base.extend({
   /** Complaints that a test expects, such as a refused address. */
   tolerated: [[], { option: true }],
 
-  site: [
+  server: [
     async ({}, use) => {
       const server = await start(process.env.PLAYGROUND_URL, MODEL_FILE);
-      await use(server.url);
+      await use(server);
       server.close();
     },
     { scope: "worker" },
   ],
+
+  site: [async ({ server }, use) => await use(server.url), { scope: "worker" }],
 
   playground: async ({ page, site, tolerated }, use) => {
     const heard = complaints(page);

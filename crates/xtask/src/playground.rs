@@ -9,6 +9,18 @@ use crate::project::Project;
 use crate::suite::{HEAVY, HEAVY_FEATURES};
 use crate::synthetic::{self, Kind, Size};
 
+/// Bytes of a shard of the scaled-down model, so that it has several.
+const SMALL_SHARD: u64 = 256 << 10;
+
+/// What the browser tests load besides the small real model: a scaled-down one in all its forms.
+pub fn test_models(project: &Project, folder: &Path) -> Result<()> {
+    synthetic::model(folder, Size::Nano, Kind::F16)?;
+    for recipe in ["q4", "f16"] {
+        shards(project, folder, Size::Nano, recipe)?;
+    }
+    Ok(())
+}
+
 /// A synthetic model as our shards in `folder`, converted by a recipe unless that was done before.
 pub fn shards(project: &Project, folder: &Path, size: Size, recipe: &str) -> Result<PathBuf> {
     let out = folder.join(format!("{}.{recipe}", size.shape().name));
@@ -17,13 +29,13 @@ pub fn shards(project: &Project, folder: &Path, size: Size, recipe: &str) -> Res
         return Ok(out);
     }
     let source = synthetic::model(folder, size, Kind::Safetensors)?;
-    process::run(
-        process::command(project, build(project)?)
-            .arg("convert")
-            .arg(&source)
-            .args(["--quant", recipe, "--out"])
-            .arg(&out),
-    )?;
+    let mut convert = process::command(project, build(project)?);
+    convert.arg("convert").arg(&source);
+    convert.args(["--quant", recipe, "--out"]).arg(&out);
+    if size == Size::Nano {
+        convert.args(["--shard-size", &SMALL_SHARD.to_string()]);
+    }
+    process::run(&mut convert)?;
     ensure!(
         out.join("model.json").is_file(),
         "the conversion wrote no model.json into {}",

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::project::Project;
 use crate::site::{self, Engine, Recipe};
-use crate::{process, server, setup};
+use crate::{playground, process, server, setup};
 
 /// One part of the suite, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -484,6 +484,9 @@ impl Suite<'_> {
 
     fn browser(&self, engine: Engine) -> Result<Count> {
         let site = self.site(engine)?;
+        if engine == Engine::Included {
+            playground::test_models(self.project, &self.project.cache.join("models"))?;
+        }
         let results = self.project.target.join("browser");
         let report = results.join("report.json");
         let _ = fs::remove_file(&report);
