@@ -5,7 +5,7 @@
 //! * [`gguf`]: the header of a GGUF file: metadata and the tensor table, parsed while it arrives.
 //! * [`safetensors`]: the header of a safetensors file: its table of tensors.
 //! * [`manifest`]: `model.json`, the table of a package of our shards.
-//! * [`digest`]: SHA-256.
+//! * [`digest`]: SHA-256 of files and how it is written.
 //! * [`json`]: JSON that is not believed.
 //! * [`block`]: the element and block types tensors are stored in.
 //! * [`codec`]: the reference meaning of those blocks: bytes to `f32`.

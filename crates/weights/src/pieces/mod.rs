@@ -321,8 +321,8 @@ impl<S: ByteSource, D: Disk> Pieces<S, D> {
         self.held = None;
         self.stop.check()?;
         let mut buffer = self.take_buffer()?;
-        let held = match self.from_disk(piece, &mut buffer).await {
-            Ok(false) => self.from_origin(piece, &mut buffer).await,
+        let held = match self.read_back_piece(piece, &mut buffer).await {
+            Ok(false) => self.complete_piece(piece, &mut buffer).await,
             other => other.map(drop),
         };
         self.buffer = Some(buffer);
@@ -363,7 +363,11 @@ impl<S: ByteSource, D: Disk> Pieces<S, D> {
     }
 
     /// Reads a piece that is complete on the disk; false if it is not, or not any more.
-    async fn from_disk(&mut self, piece: usize, buffer: &mut Buffer) -> Result<bool, SourceError> {
+    async fn read_back_piece(
+        &mut self,
+        piece: usize,
+        buffer: &mut Buffer,
+    ) -> Result<bool, SourceError> {
         let Some(entry) = &self.entry else {
             return Ok(false);
         };
@@ -441,7 +445,11 @@ impl<S: ByteSource, D: Disk> Pieces<S, D> {
     }
 
     /// Gets a piece from what there is of it on the disk and from the origin.
-    async fn from_origin(&mut self, piece: usize, buffer: &mut Buffer) -> Result<(), SourceError> {
+    async fn complete_piece(
+        &mut self,
+        piece: usize,
+        buffer: &mut Buffer,
+    ) -> Result<(), SourceError> {
         let Piece {
             file,
             bytes,
