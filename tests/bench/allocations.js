@@ -7,7 +7,7 @@ function watch() {
   const note = (bytes, by) => {
     if (bytes > largest.bytes) Object.assign(largest, { bytes, by });
   };
-  const isBuffer = (value) => value instanceof ArrayBuffer || value instanceof SharedArrayBuffer;
+  const isBuffer = (value) => /^\[object (Shared)?ArrayBuffer\]$/.test(Object.prototype.toString.call(value));
   // Views of a buffer that is there allocate nothing.
   const counting = (name) => {
     const plain = self[name];
