@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::block::BlockType;
 use crate::json;
+use crate::pieces::MAX_PIECE_BYTES;
 use crate::source::folder::is_plain_name;
 
 mod parse;
@@ -32,7 +33,7 @@ pub const MAX_TENSORS: usize = 1 << 14;
 /// Most shards.
 pub const MAX_SHARDS: usize = 1 << 14;
 /// Largest shard, in bytes: a reader holds one at a time.
-pub const MAX_SHARD_BYTES: u64 = 128 << 20;
+pub const MAX_SHARD_BYTES: u64 = MAX_PIECE_BYTES;
 /// Largest tokenizer, in bytes.
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 /// Longest tensor name, recipe or kind, in bytes.
