@@ -5,6 +5,7 @@
 
 mod conform;
 mod model;
+mod progress;
 mod text;
 
 use std::process::ExitCode;

@@ -6,8 +6,10 @@ use clap::Subcommand;
 
 use crate::text;
 
+mod convert;
 mod open;
 mod run;
+mod verify;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -17,6 +19,10 @@ pub enum Command {
     Logits(run::Logits),
     /// Measure prefill, decoding and the first token after an edit.
     Bench(run::Bench),
+    /// Convert a model to a package of shards, quantizing it on the way.
+    Convert(convert::Arguments),
+    /// Check that a package of shards is whole and undamaged.
+    Verify(verify::Arguments),
 }
 
 /// Runs a subcommand, which prints its answer.
@@ -25,6 +31,8 @@ pub async fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Generate(arguments) => run::generate(arguments).await?,
         Command::Logits(arguments) => run::logits(arguments).await?,
         Command::Bench(arguments) => run::bench(arguments).await?,
+        Command::Convert(arguments) => convert::run(arguments).await?.to_string(),
+        Command::Verify(arguments) => return verify::run(arguments),
     };
     text::print(&answer)?;
     Ok(ExitCode::SUCCESS)
