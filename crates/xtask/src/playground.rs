@@ -9,8 +9,8 @@ use crate::project::Project;
 use crate::suite::{HEAVY, HEAVY_FEATURES};
 use crate::synthetic::{self, Kind, Size};
 
-/// Bytes of a shard of the scaled-down model, so that it has several.
-const SMALL_SHARD: u64 = 256 << 10;
+/// MiB of a shard of the scaled-down model, so that it has several.
+const SMALL_SHARD: &str = "1";
 
 /// What the browser tests load besides the small real model: a scaled-down one in all its forms.
 pub fn test_models(project: &Project, folder: &Path) -> Result<()> {
@@ -33,7 +33,7 @@ pub fn shards(project: &Project, folder: &Path, size: Size, recipe: &str) -> Res
     convert.arg("convert").arg(&source);
     convert.args(["--quant", recipe, "--out"]).arg(&out);
     if size == Size::Nano {
-        convert.args(["--shard-size", &SMALL_SHARD.to_string()]);
+        convert.args(["--shard-size", SMALL_SHARD]);
     }
     process::run(&mut convert)?;
     ensure!(

@@ -514,11 +514,11 @@ mod tests {
             let file = file(&NANO, mix);
             assert!(file.len().is_multiple_of(ALIGNMENT as usize));
             let plan = Plan::from_gguf(&read(&file)).unwrap();
-            assert_eq!((plan.config.layers, plan.config.dim), (4, 256));
+            assert_eq!((plan.config.layers, plan.config.dim), (8, 256));
             assert_eq!((plan.config.heads, plan.config.kv_heads), (8, 2));
             assert_eq!((plan.config.head_dim, plan.config.context), (32, 4096));
             assert_eq!((plan.config.ffn, plan.config.vocab), (768, 2304));
-            assert_eq!(plan.tensors.len(), 3 + 9 * 4 + 1);
+            assert_eq!(plan.tensors.len(), 3 + 9 * 8 + 1);
             let end = aligned(plan.end());
             assert_eq!(file.len() as u64, end);
         }
