@@ -21,8 +21,16 @@ const relaxed = new Uint8Array([
 const early = [];
 self.onmessage = (event) => early.push(event.data);
 
+const { searchParams } = new URL(import.meta.url);
+
+/** A figure from the address; `piece` and `binding` make a small model go the ways of a large one. */
+function figure(name) {
+  const value = Number(searchParams.get(name));
+  return value > 0 ? value : undefined;
+}
+
 function engine() {
-  const asked = new URL(import.meta.url).searchParams.get("processor");
+  const asked = searchParams.get("processor");
   const name = asked === "cpu" ? (WebAssembly.validate(relaxed) ? "relaxed" : "simd128") : asked;
   return engines[name].map((file) => new URL(file, import.meta.url));
 }
@@ -30,13 +38,13 @@ function engine() {
 async function load() {
   const [script, module] = engine();
   // Both travel at the same time.
-  const [{ default: init, start }, module_or_path] = await Promise.all([import(script), fetch(module)]);
+  const [{ default: init, start, Limits }, module_or_path] = await Promise.all([import(script), fetch(module)]);
   await init({ module_or_path });
-  return start;
+  return () => start(early, new Limits(figure("piece"), figure("binding")));
 }
 
 load().then(
-  (start) => start(early),
+  (start) => start(),
   (error) =>
     self.postMessage({
       type: "failed",

@@ -601,9 +601,13 @@ pub struct Pieces {
     pub arriving: Option<Arriving>,
     /// Pieces that are complete in the browser's storage.
     pub kept: u32,
+    /// Pieces that were damaged, in storage or on the way, and read again.
+    pub damaged: u32,
+    /// Why what was kept of the model before was thrown away, where it was.
+    pub discarded: Option<String>,
     /// Why what arrives is not kept, where it is not.
     pub not_kept: Option<String>,
-    /// Bytes that came over the network in this load.
+    /// Bytes that came from the origin in this load.
     pub fetched: u64,
 }
 

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use engine::protocol::{Event, Failure, FailureKind, ModelInfo, Processor, Request, Source};
+use engine::protocol::{Event, Failure, FailureKind, Processor, Request};
 use engine::runtime::{Backend, Engine, Order, StopFlag, backend};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
@@ -13,10 +13,15 @@ use js_sys::{Array, Reflect};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use web_sys::{Blob, DedicatedWorkerGlobalScope, MessageEvent};
-use weights::source::{AbortHandle, BlobSource, HttpSource};
+use weights::source::AbortHandle;
+
+use self::models::{Models, Place};
 
 #[cfg(feature = "check")]
 mod check;
+mod delegate;
+mod models;
+mod place;
 
 /// What this build's models run on.
 #[cfg(feature = "gpu")]
@@ -25,8 +30,25 @@ type Backing = backend::Gpu;
 #[cfg(not(feature = "gpu"))]
 type Backing = backend::Cpu;
 
-/// A request and, for a local file, its handle.
-type Posted = (Request, Option<Blob>);
+/// A request and the handles of its local files.
+type Posted = (Request, Vec<Blob>);
+
+/// Figures that make a small model go the ways of a large one, for tests and demonstrations.
+#[wasm_bindgen]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    piece: Option<f64>,
+    binding: Option<f64>,
+}
+
+#[wasm_bindgen]
+impl Limits {
+    /// Bytes of a piece of a model, and most bytes that the GPU binds at once; unset is as usual.
+    #[wasm_bindgen(constructor)]
+    pub fn new(piece: Option<f64>, binding: Option<f64>) -> Self {
+        Self { piece, binding }
+    }
+}
 
 #[expect(
     unsafe_code,
@@ -50,7 +72,7 @@ mod constructors {
 
 /// Starts answering. `early` holds the messages that arrived while this module was loading.
 #[wasm_bindgen]
-pub fn start(early: Array) {
+pub fn start(early: Array, limits: Limits) {
     #[cfg(feature = "gpu")]
     constructors::run();
     std::panic::set_hook(Box::new(|panic| {
@@ -79,11 +101,12 @@ pub fn start(early: Array) {
                 }
             }
             Ok(request) => {
-                let file = Reflect::get(&data, &"file".into())
-                    .ok()
-                    .and_then(|it| it.dyn_into().ok());
+                let files = Reflect::get(&data, &"files".into()).ok();
+                let files = files.and_then(|files| files.dyn_into::<Array>().ok());
+                let files = files.iter().flat_map(Array::iter);
+                let files = files.filter_map(|file| file.dyn_into().ok()).collect();
                 // The receiver lives as long as the worker.
-                let _ = sender.unbounded_send((request, file));
+                let _ = sender.unbounded_send((request, files));
             }
             Err(error) => fail(
                 None,
@@ -99,7 +122,7 @@ pub fn start(early: Array) {
     scope().set_onmessage(Some(on_message.as_ref().unchecked_ref()));
     on_message.forget();
 
-    wasm_bindgen_futures::spawn_local(answer(receiver, stop, download));
+    wasm_bindgen_futures::spawn_local(answer(receiver, stop, download, limits));
     post(&Event::Ready);
 }
 
@@ -108,130 +131,107 @@ async fn answer(
     mut requests: UnboundedReceiver<Posted>,
     stop: StopFlag,
     download: Rc<RefCell<Option<AbortHandle>>>,
+    limits: Limits,
 ) {
     let mut engine = Engine::<Backing>::new(stop.clone());
-    // Where the model came from, to load it again should the processor be lost.
-    let mut origin = None;
-    while let Some((request, file)) = requests.next().await {
+    if let Some(bytes) = limits.binding {
+        engine.limit_binding(bytes as u64);
+    }
+    let piece = limits.piece.map(|bytes| bytes as u64);
+    let mut models = Models::new(stop.clone(), download, piece).await;
+    while let Some((request, files)) = requests.next().await {
         stop.lower();
-        match request {
-            Request::Probe => match ready(&mut engine).await {
-                Ok(processor) => post(&Event::Processor { processor }),
-                Err(failure) => post(&Event::Failed { job: None, failure }),
-            },
-            Request::Load {
-                source,
-                context,
-                half_cache,
-            } => {
-                let place = Origin {
-                    source,
-                    file,
-                    context,
-                    half_cache,
-                };
-                match load(&mut engine, &place, &download).await {
-                    Ok(model) => post(&Event::Loaded { model }),
-                    Err(failure) => post(&Event::Failed { job: None, failure }),
-                }
-                origin = Some(place);
-            }
-            Request::Generate {
-                job,
-                prompt,
-                sampling,
-                max_tokens,
-                alternatives,
-            } => {
-                let order = Order {
-                    job,
-                    prompt: &prompt,
-                    sampling: &sampling,
-                    max_tokens,
-                    alternatives,
-                };
-                if let Err(failure) = generate(&mut engine, &order, &origin, &download).await {
-                    post(&Event::Failed {
-                        job: Some(job),
-                        failure,
-                    });
-                }
-            }
-            Request::Measure {
-                prompt_tokens,
-                decode_tokens,
-            } => match engine.measure(prompt_tokens, decode_tokens).await {
-                Ok(measures) => post(&Event::Measured { measures }),
-                Err(failure) => post(&Event::Failed { job: None, failure }),
-            },
-            Request::Unload => {
-                engine.unload();
-                origin = None;
-                post(&Event::Unloaded);
-            }
-            Request::Stop => {}
+        let job = match request {
+            Request::Generate { job, .. } => Some(job),
+            _ => None,
+        };
+        if let Err(failure) = carry_out(&mut engine, &mut models, request, files).await {
+            post(&Event::Failed { job, failure });
         }
     }
 }
 
-/// Where a model came from.
-struct Origin {
-    source: Source,
-    file: Option<Blob>,
-    context: u32,
-    half_cache: bool,
+async fn carry_out<B: Backend>(
+    engine: &mut Engine<B>,
+    models: &mut Models,
+    request: Request,
+    files: Vec<Blob>,
+) -> Result<(), Failure> {
+    match request {
+        Request::Probe => {
+            let processor = ready(engine).await?;
+            post(&Event::Processor { processor });
+        }
+        Request::Check {
+            source,
+            sides,
+            options,
+        } => {
+            ready(engine).await?;
+            let place = Place {
+                source,
+                files,
+                sides,
+                options,
+            };
+            post(&models.check(engine, &place).await?);
+        }
+        Request::Load {
+            source,
+            sides,
+            options,
+        } => {
+            ready(engine).await?;
+            let place = Place {
+                source,
+                files,
+                sides,
+                options,
+            };
+            post(&models.load(engine, place).await?);
+        }
+        Request::Generate {
+            job,
+            side,
+            prompt,
+            sampling,
+            max_tokens,
+            alternatives,
+        } => {
+            models.fetch_back(engine, side).await?;
+            let order = Order {
+                job,
+                side,
+                prompt: &prompt,
+                sampling: &sampling,
+                max_tokens,
+                alternatives,
+            };
+            engine.generate(&order, &|event| post(&event)).await?;
+        }
+        Request::Measure {
+            side,
+            prompt_tokens,
+            decode_tokens,
+        } => {
+            let measures = engine.measure(side, prompt_tokens, decode_tokens).await?;
+            post(&Event::Measured { measures });
+        }
+        Request::Unload { sides } => {
+            models.unload(engine, sides);
+            post(&Event::Unloaded { sides });
+        }
+        Request::List => post(&models.list().await),
+        Request::Delete { key } => post(&models.delete(&key).await?),
+        Request::Stop => {}
+    }
+    Ok(())
 }
 
 async fn ready<B: Backend>(engine: &mut Engine<B>) -> Result<Processor, Failure> {
     #[cfg(feature = "gpu")]
     webgpu_present()?;
     engine.probe().await
-}
-
-async fn load<B: Backend>(
-    engine: &mut Engine<B>,
-    place: &Origin,
-    download: &RefCell<Option<AbortHandle>>,
-) -> Result<ModelInfo, Failure> {
-    #[cfg(feature = "gpu")]
-    webgpu_present()?;
-    let (context, half) = (place.context, place.half_cache);
-    let loaded = match (&place.source, &place.file) {
-        (Source::Url { url }, _) => {
-            let http = HttpSource::new(url.clone());
-            *download.borrow_mut() = Some(http.abort_handle());
-            engine
-                .load(http, context, half, &|event| post(&event))
-                .await
-        }
-        (Source::File { name }, Some(blob)) => {
-            let blob = BlobSource::new(name.clone(), blob.clone());
-            engine
-                .load(blob, context, half, &|event| post(&event))
-                .await
-        }
-        (Source::File { name }, None) => Err(Failure {
-            kind: FailureKind::BadRequest,
-            message: format!("the file {name} did not reach the engine"),
-            advice: "Choose the file again.".to_owned(),
-        }),
-    };
-    download.borrow_mut().take();
-    loaded
-}
-
-/// Generates; where the model was lost with its processor, loads it again first.
-async fn generate<B: Backend>(
-    engine: &mut Engine<B>,
-    order: &Order<'_>,
-    origin: &Option<Origin>,
-    download: &RefCell<Option<AbortHandle>>,
-) -> Result<(), Failure> {
-    if let (true, Some(place)) = (engine.lost_model(), origin) {
-        let model = load(engine, place, download).await?;
-        post(&Event::Loaded { model });
-    }
-    engine.generate(order, &|event| post(&event)).await
 }
 
 /// Says early, and with its cause, that there is no WebGPU: wgpu's own message names no remedy.
