@@ -16,6 +16,7 @@ use model::package::{self, Kind, Package};
 use model::{LoadError, Plan};
 use wasm_bindgen::JsValue;
 use web_sys::Blob;
+use weights::hub;
 use weights::pieces::{self, Finished, Notice, Piece, Pieces};
 use weights::source::folder::Folder;
 use weights::source::{AbortHandle, Joined, Token, WebFolder};
@@ -603,7 +604,35 @@ impl Models {
                 let files = Files::single(name.clone(), url.clone(), token, abort);
                 Ok((files, Some(name)))
             }
-            Source::Hub { .. } => Err(missing().into()),
+            Source::Hub {
+                repository,
+                revision,
+                file,
+                token,
+            } => {
+                let name = match revision {
+                    Some(revision) => format!("{repository}@{revision}"),
+                    None => repository.clone(),
+                };
+                let address = hub::Address::parse(&name).ok_or_else(|| Failure {
+                    kind: FailureKind::BadRequest,
+                    message: format!("\"{name}\" is no name of a repository"),
+                    advice: "Names are like owner/name, or owner/name@revision.".to_owned(),
+                })?;
+                let token = secret(hub::HOST, token)?;
+                let hub = hub::open(hub::HOST, &address.repo, token, abort)
+                    .await
+                    .map_err(|error| refused(&error))?;
+                let file = file.clone().or(address.path);
+                let choices = hub.listing.choices();
+                let main = match (file, &choices[..]) {
+                    (Some(file), _) => Some(file),
+                    (None, [choice]) => Some(choice.main.clone()),
+                    (None, []) => None,
+                    (None, _) => return Err(Refusal::Choose(choices.iter().map(choice).collect())),
+                };
+                Ok((Files::Web(hub.folder), main))
+            }
             Source::Files { names } => {
                 if names.is_empty() || names.len() != place.files.len() {
                     return Err(Failure {
@@ -629,6 +658,42 @@ impl Models {
     }
 }
 
+/// A model of a repository, to choose from.
+fn choice(choice: &hub::Choice) -> ModelChoice {
+    let kind = match choice.kind {
+        hub::ChoiceKind::Gguf => "GGUF",
+        hub::ChoiceKind::Safetensors => "safetensors",
+        hub::ChoiceKind::Shards => "shards",
+    };
+    let label = [Some(kind), choice.quantization.as_deref(), choice.obstacle];
+    let label: Vec<_> = label.into_iter().flatten().collect();
+    ModelChoice {
+        file: choice.main.clone(),
+        label: label.join(", "),
+        bytes: Some(choice.bytes),
+    }
+}
+
+fn refused(error: &hub::HubError) -> Failure {
+    let (kind, advice) = match error {
+        hub::HubError::Source(error) => return source_failure(error),
+        hub::HubError::Closed { .. } | hub::HubError::Token { .. } => (
+            FailureKind::Network,
+            "Accept the model's terms on its page, make a token that may read it, and give it in the field below the address.",
+        ),
+        hub::HubError::Missing { .. } => (FailureKind::Network, "Check the name."),
+        hub::HubError::Listing(_) => (
+            FailureKind::Network,
+            "Try again later, or load the file by its address.",
+        ),
+    };
+    Failure {
+        kind,
+        message: error.to_string(),
+        advice: advice.to_owned(),
+    }
+}
+
 /// Several GGUF files, and nothing else that is a model.
 fn choices(folder: &impl Folder) -> Option<Vec<ModelChoice>> {
     let names = folder.names()?;
@@ -639,7 +704,10 @@ fn choices(folder: &impl Folder) -> Option<Vec<ModelChoice>> {
     let ggufs: Vec<_> = ggufs
         .map(|file| ModelChoice {
             file: file.clone(),
-            label: "GGUF".to_owned(),
+            label: match hub::quantization_of(file) {
+                Some(quantization) => format!("GGUF, {quantization}"),
+                None => "GGUF".to_owned(),
+            },
             bytes: None,
         })
         .collect();
