@@ -1,7 +1,6 @@
 //! Tokenizers, encoding with provenance, and label masks.
 
 mod classes;
-pub mod gguf;
 mod llama3;
 pub mod model;
 mod reading;

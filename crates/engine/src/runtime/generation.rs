@@ -2,7 +2,7 @@
 
 use formats::template::{ChatTemplate, TemplateInput};
 use model::{Network, Sampling as Choice, SessionError};
-use tokens::gguf::GgufTokenizer;
+use tokens::model::ModelTokenizer;
 use web_time::Instant;
 
 use super::failure::{internal, session_failure};
@@ -204,7 +204,7 @@ impl<N: Network> Model<N> {
 }
 
 /// An outlook with the texts of its tokens.
-fn told(tokenizer: &GgufTokenizer, outlook: &model::sampling::Outlook) -> Outlook {
+fn told(tokenizer: &ModelTokenizer, outlook: &model::sampling::Outlook) -> Outlook {
     Outlook {
         probability: outlook.probability,
         entropy: outlook.entropy,

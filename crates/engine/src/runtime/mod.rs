@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use model::package::{Kind, Licence, Package, Special, TokenizerFile};
 use model::{LoadError, Network, Sampling as Choice, Session, SessionError};
-use tokens::gguf::{GgufTokenizer, Parts};
+use tokens::model::{ModelTokenizer, Parts, SpecialIds};
 use web_time::Instant;
 use weights::ByteSource;
 
@@ -72,7 +72,7 @@ struct Slot<N> {
 #[derive(Debug)]
 struct Model<N> {
     session: Session<N>,
-    tokenizer: GgufTokenizer,
+    tokenizer: ModelTokenizer,
     template: Option<String>,
     load_seconds: f64,
 }
@@ -396,23 +396,30 @@ pub fn label(package: &Package, options: &LoadOptions) -> String {
 }
 
 /// What `model` reads and `tokens` takes; the two rooms do not know each other.
-fn build_tokenizer(file: TokenizerFile, special: Special) -> Result<GgufTokenizer, Failure> {
-    let TokenizerFile::Gguf(parts) = file else {
-        return Err(internal("not yet"));
+fn build_tokenizer(file: TokenizerFile, special: Special) -> Result<ModelTokenizer, Failure> {
+    let built = match file {
+        TokenizerFile::Gguf(parts) => ModelTokenizer::from_gguf(Parts {
+            model: parts.model,
+            pre: parts.pre,
+            tokens: parts.tokens,
+            types: parts.types,
+            merges: parts.merges,
+            bos: parts.bos,
+            eos: parts.eos,
+            eot: parts.eot,
+            eom: parts.eom,
+            add_bos: parts.add_bos,
+        }),
+        TokenizerFile::Json(json) => {
+            let special = SpecialIds {
+                bos: special.bos,
+                eos: special.eos,
+                add_bos: special.add_bos,
+            };
+            ModelTokenizer::from_json(&json, &special)
+        }
     };
-    let parts = Parts {
-        model: parts.model,
-        pre: parts.pre,
-        tokens: parts.tokens,
-        types: parts.types,
-        merges: parts.merges,
-        bos: parts.bos,
-        eos: parts.eos,
-        eot: parts.eot,
-        eom: parts.eom,
-        add_bos: parts.add_bos,
-    };
-    GgufTokenizer::new(parts).map_err(|error| Failure {
+    built.map_err(|error| Failure {
         kind: FailureKind::Unsupported,
         message: format!("the tokenizer of this model cannot be used: {error}"),
         advice: "Try another file of the same model.".to_owned(),

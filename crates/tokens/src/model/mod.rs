@@ -183,14 +183,6 @@ impl ModelTokenizer {
         gguf::recipe(parts)?.build()
     }
 
-    /// [`Self::from_gguf`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn new(parts: Parts) -> Result<Self, TokenizerError> {
-        Self::from_gguf(parts)
-    }
-
     /// The tokenizer of a `tokenizer.json`, at most [`MAX_JSON_BYTES`] long, with the special tokens
     /// that other files tell. Where they tell none, the file's own rule for beginning a text counts,
     /// and the names that control tokens usually have.
