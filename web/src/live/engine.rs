@@ -457,9 +457,10 @@ impl Live {
         }
     }
 
-    /// What is kept has changed; whoever looks at it sees it.
-    fn list_if_shown(self) {
-        if self.kept.with_untracked(Option::is_some) {
+    /// What is kept has changed: whoever looks at it sees it, and what is to be deleted is found.
+    pub(super) fn list_if_shown(self) {
+        let cancelled = self.cancelled.with_value(Option::is_some);
+        if cancelled || self.kept.with_untracked(Option::is_some) {
             self.list_kept();
         }
     }

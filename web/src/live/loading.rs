@@ -97,11 +97,7 @@ impl Load {
         }
         self.progress = progress;
         self.trail.push_back((progress.seconds, progress.done));
-        while self
-            .trail
-            .front()
-            .is_some_and(|(seconds, _)| progress.seconds - seconds > WINDOW)
-        {
+        while self.trail.len() > 2 && progress.seconds - self.trail[0].0 > WINDOW {
             self.trail.pop_front();
         }
     }
@@ -419,6 +415,7 @@ impl Live {
     pub fn forget_halted(self) {
         if let Some(halted) = self.halted.get_untracked() {
             self.discard_later(&halted.load);
+            self.list_if_shown();
         }
         self.halted.set(None);
         self.again.set(Vec::new());
@@ -430,11 +427,11 @@ impl Live {
         match &load.asked.chosen.source {
             // A model that was kept before this load stays.
             Source::Kept { .. } => {}
-            _ if load.asked.options.keep => {
-                self.cancelled.set_value(Some(load.started));
-                self.list_kept();
+            _ => {
+                if load.asked.options.keep {
+                    self.cancelled.set_value(Some(load.started));
+                }
             }
-            _ => {}
         }
     }
 

@@ -310,16 +310,11 @@ pub fn pace(load: &Load) -> String {
 
 fn progress(live: Live, load: &Load) -> AnyView {
     let share = load.progress.share().unwrap_or(0.0);
-    let pause = load
-        .asked
-        .options
-        .keep
-        .then(|| view! { <button class="btn" data-testid="load-pause" on:click=move |_| live.pause()>"Pause"</button> });
     view! {
         <h2>"Loading: "{words::stage(load.progress.stage)}</h2>
         <p class="file mono" dir="ltr">{load.asked.chosen.name.clone()}</p>
         <div class="meter big" role="progressbar" aria-label="Model file" aria-valuemin="0" aria-valuemax="100" aria-valuenow=format!("{share:.0}")><i class="ge" style:width=format!("{share:.1}%")></i></div>
-        <div class="acts"><span class="mono num">{pace(load)}</span><span class="right"></span>{pause}<button class="btn stop" data-testid="load-stop" on:click=move |_| live.stop()>"Stop"</button></div>
+        <div class="acts"><span class="mono num">{pace(load)}</span><button class="btn stop right" data-testid="load-stop" on:click=move |_| live.pause()>"Stop"</button></div>
     }
     .into_any()
 }

@@ -143,6 +143,7 @@ pub fn LoadPanel() -> impl IntoView {
                         <dt>"piece "{arriving.piece.saturating_add(1)}</dt><dd>{words::bytes(arriving.done)}" of "{words::bytes(arriving.bytes)}</dd>
                     })}
                 </dl>
+                {move || load().and_then(|load| load.pieces).map(|pieces| mishaps(&pieces))}
                 <p class="muted keeps" data-testid="keeps">{move || load().map(|load| what_stays(&load))}</p>
                 {move || live.halted.get().and_then(|halted| halted.failure).map(live::failure)}
                 <Show when=move || goes.get() fallback=move || view! {
@@ -231,6 +232,26 @@ fn left(load: &Load) -> Option<String> {
     Some(words::seconds(rest as f64 / rate))
 }
 
+/// What went wrong on the way and was mended.
+fn mishaps(pieces: &Pieces) -> AnyView {
+    let damaged = (pieces.damaged > 0).then(|| {
+        format!(
+            "{} did not have the right checksum and came again.",
+            words::count(pieces.damaged as usize, "piece")
+        )
+    });
+    let discarded = pieces
+        .discarded
+        .as_ref()
+        .map(|why| format!("What was kept of it before was thrown away: {why}"));
+    [damaged, discarded]
+        .into_iter()
+        .flatten()
+        .map(|text| view! { <p class="note">{text}</p> })
+        .collect_view()
+        .into_any()
+}
+
 /// What closing the tab would leave.
 fn what_stays(load: &Load) -> String {
     if !load.asked.options.keep {
@@ -268,6 +289,8 @@ mod tests {
                 bytes: 2,
             }),
             kept: 5,
+            damaged: 0,
+            discarded: None,
             not_kept: None,
             fetched: 0,
         }
