@@ -347,7 +347,16 @@ impl<D: Disk> Store<D> {
     /// [`DiskError::Locked`] while it is being written, in another tab or in this one; others.
     pub async fn delete(&self, key: &Key) -> Result<(), DiskError> {
         let folder = key.folder();
-        let lock = self.lock(key).await?;
+        let lock = match self.lock(key).await {
+            // On a full disk the lock cannot be made of an entry that has none; nobody holds it then.
+            Err(DiskError::Full) => None,
+            Err(error) => {
+                let found = self.find(key).await.ok().flatten();
+                let name = found.map(|summary| summary.description.name);
+                return Err(named(error, name.as_deref().unwrap_or("the model")));
+            }
+            Ok(lock) => Some(lock),
+        };
         // The records go first: without them the rest counts for nothing.
         for slot in 0..2 {
             self.disk.remove(&record::copy_path(&folder, slot)).await?;

@@ -1,6 +1,6 @@
 //! The browser's origin private file system, in a worker.
 
-use js_sys::{Object, Promise, Reflect, Uint8Array};
+use js_sys::{Function, Object, Promise, Reflect, Uint8Array};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -74,6 +74,10 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn close(this: &SyncHandle) -> Result<(), JsValue>;
 }
+
+/// How often a file is tried again that somebody else has open, and the pause before each.
+const LOCK_TRIES: u32 = 12;
+const LOCK_PAUSE_MILLIS: i32 = 100;
 
 /// The origin private file system. Only a worker can write there.
 #[derive(Clone, Debug)]
@@ -163,6 +167,18 @@ async fn settle(called: Result<Promise, JsValue>) -> Result<JsValue, JsValue> {
     JsFuture::from(called?).await
 }
 
+/// Waits; where there is no timer, not at all.
+async fn pause(millis: i32) {
+    let promise = Promise::new(&mut |resolve, _| {
+        let timer = get(&js_sys::global(), "setTimeout").dyn_into::<Function>();
+        let set = timer.and_then(|timer| timer.call2(&JsValue::NULL, &resolve, &millis.into()));
+        if set.is_err() {
+            drop(resolve.call0(&JsValue::UNDEFINED));
+        }
+    });
+    drop(JsFuture::from(promise).await);
+}
+
 /// The browser's own words.
 fn describe(error: &JsValue) -> String {
     let text = |key: &str| get(error, key).as_string().unwrap_or_default();
@@ -202,7 +218,18 @@ impl Disk for OpfsDisk {
             Mode::Read => option("mode", "read-only"),
             Mode::Write => JsValue::UNDEFINED,
         };
-        let opened = settle(handle.create_sync_access_handle(&options)).await;
+        let mut opened = settle(handle.create_sync_access_handle(&options)).await;
+        if mode == Mode::Write {
+            // A worker that was ended lets go of its files a little later.
+            for _ in 0..LOCK_TRIES {
+                let Err(DiskError::Locked { .. }) = opened.as_ref().map_err(|e| error(path, e))
+                else {
+                    break;
+                };
+                pause(LOCK_PAUSE_MILLIS).await;
+                opened = settle(handle.create_sync_access_handle(&options)).await;
+            }
+        }
         let bytes = match opened.map_err(|e| error(path, &e)) {
             Ok(opened) => Bytes::Handle(opened.unchecked_into()),
             // Somebody else has it open; it can be read all the same.
