@@ -4,6 +4,7 @@
 //!   and by position through one trait.
 //! * [`gguf`]: the header of a GGUF file: metadata and the tensor table, parsed while it arrives.
 //! * [`safetensors`]: the header of a safetensors file: its table of tensors.
+//! * [`hub`]: models on the Hugging Face hub.
 //! * [`manifest`]: `model.json`, the table of a package of our shards.
 //! * [`digest`]: SHA-256 of files and how it is written.
 //! * [`json`]: JSON that is not believed.
@@ -18,6 +19,7 @@ pub mod block;
 pub mod codec;
 pub mod digest;
 pub mod gguf;
+pub mod hub;
 pub mod json;
 pub mod layout;
 mod looks;

@@ -6,7 +6,7 @@ use weights::manifest::{self, Manifest};
 use weights::pieces::Piece;
 use weights::safetensors;
 use weights::source::Joined;
-use weights::source::folder::{Folder, read_small};
+use weights::source::folder::{Folder, Within, read_small};
 use weights::{ByteSource, MemorySource, digest};
 
 use crate::plan::{LoadError, Plan};
@@ -85,10 +85,12 @@ pub async fn open<F: Folder>(
         Some(main) => (kind_of(main)?, main.to_owned()),
         None => find(folder).await?,
     };
+    // What belongs to it is beside it.
+    let (folder, main) = Within::of(folder, &main);
     match kind {
-        Kind::Gguf => open_gguf(folder.open(&main).await?).await,
-        Kind::Safetensors => folder::open(folder, &main).await,
-        Kind::Shards => open_shards(folder, &main).await,
+        Kind::Gguf => open_gguf(folder.open(main).await?).await,
+        Kind::Safetensors => folder::open(&folder, main).await,
+        Kind::Shards => open_shards(&folder, main).await,
     }
 }
 

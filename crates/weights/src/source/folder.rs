@@ -79,6 +79,50 @@ pub async fn read_small<F: Folder>(
     }
 }
 
+/// A folder inside another.
+#[derive(Clone, Copy, Debug)]
+pub struct Within<'a, F> {
+    folder: &'a F,
+    /// With the slash at its end; empty for the folder itself.
+    prefix: &'a str,
+}
+
+impl<'a, F: Folder> Within<'a, F> {
+    /// The folder that `path` is in, and its name there: `q4/model.json` is `model.json` in `q4/`.
+    pub fn of(folder: &'a F, path: &'a str) -> (Self, &'a str) {
+        let (prefix, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
+        (Self { folder, prefix }, name)
+    }
+}
+
+impl<F: Folder> Folder for Within<'_, F> {
+    type Source = F::Source;
+
+    async fn open(&self, name: &str) -> Result<F::Source, SourceError> {
+        check_inside(name)?;
+        self.folder.open(&format!("{}{name}", self.prefix)).await
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        let names = self.folder.names()?;
+        let inside = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(self.prefix))
+            .map(str::to_owned);
+        let inside: Vec<String> = inside.collect();
+        // A directory lists only its own files, which says nothing of those inside.
+        (self.prefix.is_empty() || !inside.is_empty()).then_some(inside)
+    }
+
+    fn name(&self) -> String {
+        let name = self.folder.name();
+        match self.prefix.trim_end_matches('/') {
+            "" => name,
+            prefix => format!("{name}/{prefix}"),
+        }
+    }
+}
+
 /// Files in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFolder {
@@ -171,6 +215,25 @@ mod tests {
             assert!(!is_inside(bad), "{bad}");
         }
         assert!(is_plain_name("x.gguf") && !is_plain_name("a/x.gguf"));
+    }
+
+    #[test]
+    fn folders_inside_are_folders() {
+        let mut folder = MemoryFolder::new("memory");
+        folder.insert("a", &b"outer"[..]);
+        folder.insert("q4/a", &b"inner"[..]);
+        let read = |path: &str| {
+            let (within, name) = Within::of(&folder, path);
+            block_on(read_small(&within, name, 9)).expect("read")
+        };
+        assert_eq!(read("a").as_deref(), Some(&b"outer"[..]));
+        assert_eq!(read("q4/a").as_deref(), Some(&b"inner"[..]));
+        assert_eq!((read("q4/b"), read("q5/a")), (None, None));
+        let (within, _) = Within::of(&folder, "q4/a");
+        assert_eq!(within.names(), Some(vec!["a".to_owned()]));
+        assert_eq!(within.name(), "memory/q4");
+        let error = block_on(within.open("../a")).expect_err("outside");
+        assert!(matches!(error, SourceError::BadName { .. }));
     }
 
     #[test]

@@ -454,6 +454,7 @@ impl ByteSource for BlobSource {
 /// Files at a web address.
 #[derive(Debug)]
 pub struct WebFolder {
+    name: String,
     base: String,
     token: Option<Token>,
     abort: AbortHandle,
@@ -472,10 +473,19 @@ impl WebFolder {
             base.pop();
         }
         Self {
+            name: base.clone(),
             base,
             token: None,
             abort,
             listing: None,
+        }
+    }
+
+    /// With a name of its own for messages, in place of its address.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..self
         }
     }
 
@@ -531,7 +541,7 @@ impl Folder for WebFolder {
     }
 
     fn name(&self) -> String {
-        self.base.clone()
+        self.name.clone()
     }
 }
 
