@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use weights::source::http::{Answer, Body, Failure, Headers, HttpReader, Piece, Transport};
+use weights::source::http::{
+    Answer, Body, Failure, Headers, HttpReader, Piece, Transport, Version,
+};
 use weights::{ByteSource, SourceError};
 
 const URL: &str = "https://example.org/model.gguf";
@@ -523,4 +525,100 @@ fn cancelling_ends_everything() {
     assert_eq!(read(&mut reader, 4_000_000, 10), Err(cancelled.clone()));
     assert_eq!(read(&mut server.reader(), 0, 10), Err(cancelled));
     assert!(server.0.pauses.borrow().is_empty());
+}
+
+#[test]
+fn small_files_are_read_whole() {
+    let whole =
+        |reader: &mut HttpReader<Server>, limit| pollster::block_on(reader.read_whole(limit));
+    // With and without a known length: compressed answers do not tell it.
+    for (sized, encoding) in [(true, None), (false, None), (true, Some("gzip"))] {
+        for size in [0usize, 1, 64 << 10, 150_000] {
+            let server = Server::with(|state| {
+                state.file.borrow_mut().truncate(size);
+                state.sized = sized;
+                state.content_encoding = encoding;
+            });
+            let mut reader = server.reader();
+            let bytes = whole(&mut reader, 150_000).expect("small");
+            assert!(bytes == *server.0.file.borrow(), "{size} bytes");
+            assert_eq!(server.starts(), [0], "{size} bytes in one request");
+            if size > 1000 {
+                let error = whole(&mut server.reader(), size as u64 - 1).expect_err("too large");
+                let limit = size as u64 - 1;
+                assert!(
+                    matches!(error, SourceError::TooLarge { limit: l, .. } if l == limit),
+                    "{error}"
+                );
+            }
+        }
+    }
+    // A break in the middle is taken up.
+    let server = Server::with(|state| {
+        state.file.borrow_mut().truncate(150_000);
+        state.cuts = RefCell::new(vec![70_000]);
+    });
+    let bytes = whole(&mut server.reader(), 1 << 20).expect("small");
+    assert!(bytes == *server.0.file.borrow());
+    assert_eq!(server.starts(), [0, 70_000]);
+    // A file that should be small and is not costs no memory.
+    let server = Server::new();
+    whole(&mut server.reader(), 1 << 20).expect_err("large");
+    assert!(server.0.sent.get() <= 50_000);
+    let missing = Server::with(|state| state.statuses = RefCell::new(vec![404]));
+    assert!(
+        whole(&mut missing.reader(), 9)
+            .expect_err("none")
+            .is_missing()
+    );
+}
+
+#[test]
+fn a_source_that_rests_goes_on_later() {
+    let server = Server::new();
+    let mut reader = server.reader();
+    good(&mut reader, &server, 0, 1000);
+    reader.rest();
+    good(&mut reader, &server, 1000, 1000);
+    good(&mut reader, &server, 2000, 1000);
+    assert_eq!(server.starts(), [0, 1000]);
+}
+
+#[test]
+fn versions_are_told_and_compared() {
+    let server = Server::new();
+    let mut reader = server.reader();
+    assert_eq!(reader.version(), None);
+    good(&mut reader, &server, 4_000_000, 10);
+    let version = reader.version().expect("told").clone();
+    let tag = |tag: &str, size| Version {
+        etag: Some(tag.to_owned()),
+        last_modified: None,
+        size,
+    };
+    assert_eq!(version, tag("\"one\"", Some(5_000_000)));
+    assert!(version.fits(&version) && version.fits(&Version::default()));
+    assert!(!version.fits(&tag("\"two\"", Some(5_000_000))));
+    assert!(!version.fits(&tag("\"one\"", Some(1))));
+    let dated = |etag: Option<&str>, date: &str| Version {
+        etag: etag.map(str::to_owned),
+        last_modified: Some(date.to_owned()),
+        size: None,
+    };
+    assert!(!dated(None, "Mon").fits(&dated(None, "Tue")));
+    assert!(!dated(Some("1"), "Mon").fits(&dated(None, "Tue")));
+    // Two servers of one site may have copied a file at different times.
+    assert!(dated(Some("1"), "Mon").fits(&dated(Some("1"), "Tue")));
+}
+
+#[test]
+fn a_size_that_is_known_beforehand_is_held_to() {
+    let server = Server::new();
+    let mut reader = HttpReader::with_size(server.clone(), 5_000_000);
+    assert_eq!(reader.size(), Some(5_000_000));
+    good(&mut reader, &server, 100, 10);
+    let past = read(&mut HttpReader::with_size(server.clone(), 50), 40, 20);
+    assert!(matches!(past, Err(SourceError::PastEnd { size: 50, .. })));
+    let other = read(&mut HttpReader::with_size(server, 50), 0, 20);
+    assert!(matches!(other, Err(SourceError::Changed { .. })));
 }
