@@ -1,7 +1,7 @@
 //! The native program `playground`: the same engine as the page's, on the command line.
 //!
-//! Every subcommand but `conform` prints JSON on standard output, and all print messages on standard
-//! error.
+//! Every subcommand but `conform` and `inspect` (without `--json`) prints JSON on standard output, and
+//! all print messages on standard error.
 
 mod conform;
 mod model;

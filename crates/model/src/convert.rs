@@ -356,11 +356,10 @@ fn convert(part: &Part, input: &[u8], output: &mut [u8], threads: usize) -> Resu
             .collect();
         started
             .into_iter()
-            .map(|thread| match thread.join() {
+            .try_for_each(|thread| match thread.join() {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
             })
-            .collect()
     })
 }
 

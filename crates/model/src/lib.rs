@@ -5,6 +5,7 @@
 //! * [`package`]: a model with all that belongs to it, from any kind of files.
 //! * [`hf`]: `config.json` of Hugging Face models.
 //! * [`convert`]: a model in another quantization, made while it is read.
+//! * [`lora`]: LoRA adapters, merged into the weights that they were trained on.
 //! * [`mod@stream`]: a file's tensors, read once and in order, into a [`stream::Sink`].
 //! * [`network`]: what a processor must offer ([`Network`]); `llama` does so on the GPU, `cpu` on the
 //!   CPU.
@@ -14,6 +15,7 @@
 pub mod config;
 pub mod convert;
 pub mod hf;
+pub mod lora;
 pub mod network;
 pub mod package;
 pub mod plan;

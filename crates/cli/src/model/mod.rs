@@ -7,6 +7,7 @@ use clap::Subcommand;
 use crate::text;
 
 mod convert;
+mod inspect;
 mod open;
 mod run;
 mod verify;
@@ -23,6 +24,8 @@ pub enum Command {
     Convert(convert::Arguments),
     /// Check that a package of shards is whole and undamaged.
     Verify(verify::Arguments),
+    /// Show what a model is: shape, tensors, tokenizer, licence, memory that it needs.
+    Inspect(inspect::Arguments),
 }
 
 /// Runs a subcommand, which prints its answer.
@@ -33,6 +36,7 @@ pub async fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Bench(arguments) => run::bench(arguments).await?,
         Command::Convert(arguments) => convert::run(arguments).await?.to_string(),
         Command::Verify(arguments) => return verify::run(arguments),
+        Command::Inspect(arguments) => inspect::run(arguments).await?,
     };
     text::print(&answer)?;
     Ok(ExitCode::SUCCESS)

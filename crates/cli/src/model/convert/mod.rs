@@ -7,8 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
-use clap::builder::TypedValueParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use model::Plan;
 use model::convert::{Converted, Recipe, resolve, target};
 use model::package::{Package, TokenizerFile};
