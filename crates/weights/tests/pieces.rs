@@ -455,6 +455,9 @@ fn a_flipped_byte_on_the_disk_is_found_and_healed() {
             assert!(error.to_string().contains("load the model from its origin"));
             assert_eq!(damaged(&notices), [(1, From::Disk)]);
             drop(alone);
+            let (entry, before) = opened(&disk, &pieces, 2);
+            assert_eq!(before, Before::Kept { complete: 2 }, "the list knows");
+            drop(entry);
             let (mut healed, _) = source(&disk, Some(&origin), &pieces);
             read_all(&mut healed, &bytes).expect("fetched again");
             assert_eq!(origin.fetched(), 1000, "only that piece");
@@ -737,6 +740,48 @@ fn no_crash_mixes_versions() {
     }
 }
 
+/// The same when the origin says midway that it has changed.
+#[test]
+fn no_crash_brings_back_what_was_discarded() {
+    let bytes = model(3500, 22);
+    let other = model(3500, 23);
+    let pieces = unknown(&bytes);
+    let url = "https://example.org/m.gguf".to_owned();
+    for seed in 0..60 {
+        let disk = MemoryDisk::new();
+        let origin = Origin::new(&bytes);
+        origin.fail(2700, SourceError::Changed { url: url.clone() });
+        let (mut first, _) = source(&disk, Some(&origin), &pieces);
+        read_all(&mut first, &bytes).expect_err("changed");
+        drop(first);
+        disk.crash(seed);
+        let origin = Origin::new(&other);
+        let (mut second, _) = source(&disk, Some(&origin), &pieces);
+        read_all(&mut second, &other).expect("anew");
+        assert_eq!(origin.fetched(), 3500);
+    }
+}
+
+/// What had arrived when a load ended in order is there even if the power fails then.
+#[test]
+fn an_error_leaves_everything_on_the_disk() {
+    let bytes = model(3500, 24);
+    let pieces = unknown(&bytes);
+    for seed in 0..20 {
+        let disk = MemoryDisk::new();
+        let origin = Origin::new(&bytes);
+        origin.fail(2400, lost());
+        let (mut first, _) = source(&disk, Some(&origin), &pieces);
+        read_all(&mut first, &bytes).expect_err("breaks");
+        disk.crash(seed);
+        origin.heal();
+        origin.fetched();
+        let (mut second, _) = source(&disk, Some(&origin), &pieces);
+        read_all(&mut second, &bytes).expect("goes on");
+        assert_eq!(origin.fetched(), 1100);
+    }
+}
+
 #[test]
 fn other_checksums_make_other_pieces() {
     let bytes = model(3000, 14);
@@ -749,7 +794,9 @@ fn other_checksums_make_other_pieces() {
     drop(first);
     // The manifest is a newer one in which one shard differs.
     let origin = Origin::new(&other);
-    let (mut second, _) = source(&disk, Some(&origin), &known(&other));
+    let (entry, before) = opened(&disk, &known(&other), 2);
+    assert_eq!(before, Before::Kept { complete: 2 });
+    let (mut second, _) = over(entry, Some(&origin), &known(&other));
     read_all(&mut second, &other).expect("good");
     assert_eq!(origin.fetched(), 1000);
 }

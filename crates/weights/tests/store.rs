@@ -240,6 +240,33 @@ fn a_torn_write_loses_no_entry() {
     }
 }
 
+/// A record that does not fit is written again in the same place: the other copy stays whole.
+#[test]
+fn a_write_that_failed_spares_the_other_copy() {
+    for at in 0..12 {
+        let disk = MemoryDisk::new();
+        let store = Store::new(disk.clone());
+        let mut entry = create(&store, "a", 1);
+        let mut small = SmallFiles::new(None);
+        small.insert("config.json", vec![1; 100]);
+        let used: usize = disk
+            .paths()
+            .iter()
+            .filter_map(|it| disk.get(it))
+            .map(|it| it.len())
+            .sum();
+        // Room for the small files, and not for the record that tells of them.
+        disk.set_room(Some(used as u64 + 120));
+        assert_eq!(block_on(entry.set_small(&small)), Err(DiskError::Full));
+        disk.set_room(None);
+        disk.fail_after(Some(at));
+        drop(block_on(entry.set_small(&small)));
+        disk.crash(at);
+        let found = block_on(store.find(&key("a"))).expect("one copy is whole");
+        assert!(found.is_some());
+    }
+}
+
 #[test]
 fn a_later_version_is_left_alone() {
     let disk = MemoryDisk::new();
