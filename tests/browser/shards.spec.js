@@ -9,6 +9,8 @@ const BINDING = 64 << 10;
 const PIECE = 100_000;
 const TEXT = " the of and to in is was for";
 const TOKENS = 12;
+/** Tokens; the buffers of a longer one would exceed the binding. */
+const CONTEXT = 128;
 
 /** Loads a source in a fresh worker, has it write, and returns what came of it. */
 async function run(page, query, source, options) {
@@ -29,7 +31,7 @@ async function run(page, query, source, options) {
         engine.end();
       }
     },
-    { query, source, options, text: TEXT, tokens: TOKENS },
+    { query, source, options: { context: CONTEXT, ...options }, text: TEXT, tokens: TOKENS },
   );
 }
 
