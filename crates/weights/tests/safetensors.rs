@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use weights::safetensors::{
-    Dtype, Header, HeaderError, MAX_HEADER_BYTES, SafetensorsError, read_header,
+    Dtype, Header, HeaderError, Index, MAX_FILES, MAX_HEADER_BYTES, MAX_INDEX_BYTES, MAX_TENSORS,
+    SafetensorsError, read_header,
 };
 use weights::{BlockType, ByteSource, Looks, MemorySource, SourceError};
 
@@ -245,4 +246,115 @@ proptest! {
             prop_assert!(!error.to_string().is_empty());
         }
     }
+}
+
+fn index(pairs: &[(&str, &str)]) -> Result<Index, SafetensorsError> {
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(name, file)| format!("{name:?}:{file:?}"))
+        .collect();
+    let text = format!(
+        r#"{{"metadata":{{"total_size":1e3}},"weight_map":{{{}}}}}"#,
+        pairs.join(",")
+    );
+    Index::parse(text.as_bytes())
+}
+
+#[test]
+fn an_index_names_the_files_in_order() {
+    let good = index(&[
+        ("b", "m-2.safetensors"),
+        ("a", "m-1.safetensors"),
+        ("c", "m-2.safetensors"),
+    ]);
+    let good = good.expect("a good index");
+    assert_eq!(good.files(), ["m-1.safetensors", "m-2.safetensors"]);
+    assert_eq!(good.file_of("a"), Some("m-1.safetensors"));
+    assert_eq!(good.file_of("c"), Some("m-2.safetensors"));
+    assert_eq!(good.file_of("d"), None);
+    for (pairs, named) in [
+        (&[("a", "../m.safetensors")][..], "not the name"),
+        (&[("a", "x/m.safetensors")], "not the name"),
+        (&[("a", "/m.safetensors")], "not the name"),
+        (&[("a", "m.bin")], "not the name"),
+        (&[("a", "m.safetensors"), ("a", "n.safetensors")], "twice"),
+        (&[(&"a".repeat(2000), "m.safetensors")], "too long"),
+    ] {
+        let error = index(pairs).expect_err(named);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    let names: Vec<String> = (0..=MAX_TENSORS).map(|i| i.to_string()).collect();
+    let many = |count: usize, file: &dyn Fn(usize) -> String| {
+        let pairs = names[..count].iter().enumerate();
+        let pairs: Vec<(&str, String)> = pairs.map(|(i, name)| (name.as_str(), file(i))).collect();
+        let pairs: Vec<(&str, &str)> = pairs.iter().map(|(n, f)| (*n, f.as_str())).collect();
+        index(&pairs)
+    };
+    let one = |_| "m.safetensors".to_owned();
+    many(MAX_TENSORS, &one).expect("as many as may be");
+    many(MAX_TENSORS + 1, &one).expect_err("one too many");
+    let own = |i| format!("m{i}.safetensors");
+    many(MAX_FILES, &own).expect("as many as may be");
+    many(MAX_FILES + 1, &own).expect_err("one too many");
+    for text in [
+        "",
+        "3",
+        "{}",
+        r#"{"weight_map":[]}"#,
+        r#"{"weight_map":{"a":1}}"#,
+    ] {
+        Index::parse(text.as_bytes()).expect_err("no index");
+    }
+    let long = vec![b' '; MAX_INDEX_BYTES as usize + 1];
+    let error = Index::parse(&long).expect_err("too long");
+    assert!(matches!(error, SafetensorsError::Limit { .. }));
+}
+
+#[test]
+fn files_are_joined_as_the_index_says() {
+    let header = |tensors: &[(&str, u64)]| {
+        let mut at = 0;
+        let entries: Vec<String> = tensors
+            .iter()
+            .map(|(name, len)| {
+                at += len;
+                format!(
+                    r#"{name:?}:{{"dtype":"U8","shape":[{len}],"data_offsets":[{},{at}]}}"#,
+                    at - len
+                )
+            })
+            .collect();
+        let bytes = file(&format!("{{{}}}", entries.join(",")), at as usize);
+        let header = read(&bytes).expect("a good file");
+        assert_eq!(header.end(), bytes.len() as u64);
+        header
+    };
+    let (one, two) = ("m-1.safetensors", "m-2.safetensors");
+    let index = index(&[("a", one), ("b", one), ("c", two)]).expect("a good index");
+    let first = header(&[("a", 3), ("b", 5)]);
+    let second = header(&[("unused", 2), ("c", 7)]);
+    let joined = index
+        .join(&[first.clone(), second.clone()])
+        .expect("as it says");
+    let names: Vec<&str> = joined.tensors.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(joined.tensors[1], first.tensors[1]);
+    let expected = first.end() + second.data_start + 2;
+    assert_eq!(joined.tensors[2].offset, expected);
+    assert_eq!(joined.end(), first.end() + second.end());
+
+    let error = |headers: &[Header]| index.join(headers).expect_err("not as it says").to_string();
+    let text = error(&[first.clone(), header(&[("x", 1)])]);
+    assert!(
+        text.contains("tensor c is in m-2.safetensors, but it is not there"),
+        "{text}"
+    );
+    let text = error(&[first.clone(), header(&[("c", 7), ("a", 3)])]);
+    assert!(
+        text.contains("tensor a is in m-2.safetensors, but the index says"),
+        "{text}"
+    );
+    let text = error(&[second.clone(), first.clone()]);
+    assert!(text.contains("tensor c is in m-1.safetensors"), "{text}");
+    assert!(error(&[first]).contains("names 2 files"));
 }
