@@ -102,10 +102,10 @@ impl Memory {
 fn workspace(config: &Config) -> u64 {
     const TOKENS: usize = 128;
     /// Parts that attention over a long context is split into.
-    const SPLITS: usize = 64;
+    const SPLITS: usize = 16;
     let queries = config.heads * config.head_dim;
     let pass = TOKENS * (2 * config.dim + 2 * queries + config.ffn + 2 * config.head_dim);
-    4 * (pass + 3 * config.vocab + SPLITS * queries) as u64
+    4 * (pass + 3 * config.vocab + SPLITS * config.heads * (config.head_dim + 4)) as u64
 }
 
 /// The text of a licence in the model's folder, and the name of its file.

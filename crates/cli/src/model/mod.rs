@@ -8,7 +8,9 @@ use crate::text;
 
 mod convert;
 mod inspect;
+mod lora;
 mod open;
+mod quality;
 mod run;
 mod verify;
 
@@ -26,6 +28,10 @@ pub enum Command {
     Verify(verify::Arguments),
     /// Show what a model is: shape, tensors, tokenizer, licence, memory that it needs.
     Inspect(inspect::Arguments),
+    /// Compare two models over a text: divergence, agreement, perplexity.
+    Quality(quality::Arguments),
+    /// Merge a LoRA adapter of the PEFT library into the model that it was trained on.
+    MergeLora(lora::Arguments),
 }
 
 /// Runs a subcommand, which prints its answer.
@@ -37,6 +43,8 @@ pub async fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Convert(arguments) => convert::run(arguments).await?.to_string(),
         Command::Verify(arguments) => return verify::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments).await?,
+        Command::Quality(arguments) => quality::run(arguments).await?.to_string(),
+        Command::MergeLora(arguments) => lora::run(arguments).await?.to_string(),
     };
     text::print(&answer)?;
     Ok(ExitCode::SUCCESS)
