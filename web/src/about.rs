@@ -33,7 +33,7 @@ pub fn About() -> impl IntoView {
             .into_any()
     };
     view! {
-        <dialog class="help about" node_ref=dialog aria-labelledby="about-title" data-testid="about-dialog" on:close=move |_| page.about.set(false)>
+        <dialog class="help about-page" node_ref=dialog aria-labelledby="about-title" data-testid="about-dialog" on:close=move |_| page.about.set(false)>
             <div class="bar"><h2 id="about-title">"About"</h2><button class="btn right" on:click=move |_| page.about.set(false)>"Close "<kbd>"Esc"</kbd></button></div>
             <div class="about-body">
                 <p>"One agent trajectory, two wire formats, every token explained, and a model in the tab that continues either. Everything runs in this browser; nothing is sent anywhere but to where you load models from."</p>

@@ -295,9 +295,12 @@ async fn walk(entry: &FileSystemEntry, name: String, found: &mut Picked) {
     }
 }
 
+/// What an interface calls when it is done, and when it failed.
+type Calls = [Closure<dyn FnMut(JsValue)>; 2];
+
 /// A promise from an interface that calls one of two functions.
 async fn called_back(call: impl Fn(&js_sys::Function, &js_sys::Function)) -> Option<JsValue> {
-    let keep: RefCell<Option<[Closure<dyn FnMut(JsValue)>; 2]>> = RefCell::default();
+    let keep: RefCell<Option<Calls>> = RefCell::default();
     let promise = js_sys::Promise::new(&mut |resolve, reject| {
         let pass = |to: js_sys::Function| {
             Closure::<dyn FnMut(JsValue)>::new(move |value: JsValue| {

@@ -280,6 +280,13 @@ impl Live {
         self.model(side).filter(|_| !self.is_loading(side))
     }
 
+    /// Whether a side's model was trained on AgenticML frames. Models do not say so; the published ones
+    /// have it in their names.
+    pub fn speaks_frames(self, side: Side) -> bool {
+        self.ready(side)
+            .is_some_and(|model| model.name.to_lowercase().contains("agenticml"))
+    }
+
     /// Which preset a side's model is, and which of its variants.
     pub fn preset(self, side: Side) -> Option<(usize, usize)> {
         self.models[side.index()].track();

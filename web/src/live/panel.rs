@@ -102,8 +102,13 @@ fn send(page: Page, side: Side) {
     let document = page.document.get_untracked();
     let frames = document.trajectory.frames[..untrack(|| cut(&document, live))].to_vec();
     let given = Trajectory { frames };
+    let markers = if untrack(|| live.speaks_frames(side)) {
+        agenticml::View::Reserved
+    } else {
+        agenticml::View::Markers
+    };
     let prompt = match side {
-        Side::A => agenticml::render(&given, agenticml::View::Markers)
+        Side::A => agenticml::render(&given, markers)
             .map(|rendering| Prompt::Text {
                 text: rendering.text(),
             })
@@ -204,11 +209,12 @@ fn Given(side: Side) -> impl IntoView {
                     }
                 })
                 .collect_view();
-            return view! {
-                {rows}
-                <p class="note">{model}" was not trained on these markers. It is sent "<code>"<|goal|>"</code>" and the like as spelled text, several tokens each, so do not expect frames from it."</p>
-            }
-            .into_any();
+            let note = if live.speaks_frames(side) {
+                view! { <p class="note plain">"The frames are sent as they were in the training of "<bdi>{model}</bdi>": each marker is one of its reserved tokens."</p> }.into_any()
+            } else {
+                view! { <p class="note"><bdi>{model}</bdi>" was not trained on these markers. It is sent "<code>"<|goal|>"</code>" and the like as spelled text, several tokens each, so do not expect frames from it."</p> }.into_any()
+            };
+            return view! { {rows}{note} }.into_any();
         }
         let rows = document
             .conversation

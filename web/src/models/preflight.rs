@@ -8,7 +8,7 @@ use engine::protocol::{LoadOptions, Offer, Preflight, Sides};
 use leptos::prelude::*;
 
 /// Contexts on offer, in tokens.
-const CONTEXTS: [u32; 7] = [1024, 2048, 4096, 8192, 16_384, 32_768, 131_072];
+const CONTEXTS: [u32; 6] = [1024, 2048, 4096, 8192, 16_384, 32_768];
 
 /// The panel.
 #[component]
@@ -37,6 +37,12 @@ pub fn CheckPanel() -> impl IntoView {
         })
     });
     let known = Memo::new(move |_| preflight.read().is_some());
+    let limited = Memo::new(move |_| {
+        options
+            .read()
+            .as_ref()
+            .is_some_and(|options| options.memory_limit.is_some())
+    });
     let title = move || {
         let name = name.get().unwrap_or_default();
         if known.get() {
@@ -60,12 +66,17 @@ pub fn CheckPanel() -> impl IntoView {
     view! {
         <Show when=move || any.get()>
             <section class="panel" aria-label="Check" data-testid="check" aria-busy=move || going.get().to_string()>
-                <h2 id="check-title" tabindex="-1">{title}</h2>
+                <h2 id="check-title" tabindex="-1"><span>{title}</span></h2>
                 {move || (going.get() && !known.get()).then(|| view! { <p class="muted">"Reading its header."</p> })}
                 {move || failure.get().map(live::failure)}
                 <Choices choices/>
                 <Show when=move || known.get()>
-                    <div aria-live="polite" class="found" class:old=move || going.get()>{move || preflight.get().map(|found| figures(&found, options.get().as_ref()))}</div>
+                    <div class="found" class:old=move || going.get()>
+                        {move || preflight.get().map(|found| figures(&found, limited.get()))}
+                        <p class="verdict" data-testid="verdict" aria-live="polite">{move || preflight.get().map(|found| sentence(&found, limited.get()))}</p>
+                        {move || preflight.get().map(|found| findings(&found))}
+                        {move || preflight.get().map(|found| offers(page, &found))}
+                    </div>
                     <dl class="dl wide-dt">
                         <dt>"for"</dt><dd class="s"><For3 sides/></dd>
                         <dt>"context"</dt><dd class="s"><Context options preflight/></dd>
@@ -79,7 +90,6 @@ pub fn CheckPanel() -> impl IntoView {
                                 value=move || options.read().as_ref().is_some_and(|options| options.keep) set=move |on| live.check_anew(|asked| asked.options.keep = on)/></dd>
                         {move || preflight.get().map(|found| facts(&found, options.get().as_ref()))}
                     </dl>
-                    {move || preflight.get().map(|found| offers(page, &found))}
                 </Show>
                 <div class="acts">
                     <Show when=move || known.get()><button class="btn pri" data-testid="check-load" disabled=blocked on:click=move |_| live.load_checked()>"Load to "{move || sides.get().map(super::sides_name)}</button></Show>
@@ -191,9 +201,8 @@ fn Weights(options: Memo<Option<LoadOptions>>) -> impl IntoView {
     view! { <fieldset class="seg"><legend class="vh">"How weights are stored"</legend>{list}</fieldset> }
 }
 
-/// The bar, its key, the verdict, and what speaks against it.
-fn figures(found: &Preflight, options: Option<&LoadOptions>) -> AnyView {
-    let limited = options.is_some_and(|options| options.memory_limit.is_some());
+/// The bar and its key.
+fn figures(found: &Preflight, limited: bool) -> AnyView {
     let needed = found.total_bytes();
     let all = needed.saturating_add(found.other_bytes);
     let scale = scale(all.max(found.memory.unwrap_or(0)));
@@ -218,10 +227,17 @@ fn figures(found: &Preflight, options: Option<&LoadOptions>) -> AnyView {
         let late = memory as f64 / scale > 0.6;
         view! { <span class="lim" class:late=late style:left=width(memory)><em>{what}" "{words::bytes(memory)}</em></span> }
     });
+    let (unit, name) = if scale < 1e9 {
+        (1e6, " MB")
+    } else {
+        (1e9, " GB")
+    };
     let ticks = (0..=4)
         .map(|tick| {
-            let bytes = scale * f64::from(tick) / 4.0;
-            view! { <span>{words::bytes(bytes as u64)}</span> }
+            let value = scale / unit * f64::from(tick) / 4.0;
+            // As many digits as there are.
+            let name = if tick == 4 { name } else { "" };
+            view! { <span>{format!("{}{name}", (value * 100.0).round() / 100.0)}</span> }
         })
         .collect_view();
     let key = parts
@@ -233,7 +249,25 @@ fn figures(found: &Preflight, options: Option<&LoadOptions>) -> AnyView {
         Some(memory) => format!("{} needed of {}", words::bytes(all), words::bytes(memory)),
         None => format!("{} needed", words::bytes(all)),
     };
+    view! {
+        <div class="membar" role="img" aria-label=label>{bar}{limit}</div>
+        <div class="axis" aria-hidden="true">{ticks}</div>
+        <div class="key3">{key}</div>
+    }
+    .into_any()
+}
+
+/// The verdict with what it rests on.
+fn sentence(found: &Preflight, limited: bool) -> AnyView {
     let (class, head) = verdict(found, limited);
+    view! {
+        <b class=class>{head}</b>" "<span class="muted">{words::bytes(found.total_bytes())}" needed for "{words::thousands(found.context.into())}" tokens of context."</span>
+    }
+    .into_any()
+}
+
+/// What speaks against it.
+fn findings(found: &Preflight) -> AnyView {
     let findings = found
         .findings
         .iter()
@@ -242,14 +276,7 @@ fn figures(found: &Preflight, options: Option<&LoadOptions>) -> AnyView {
             view! { <li class=class>{finding.message.clone()}</li> }
         })
         .collect_view();
-    view! {
-        <div class="membar" role="img" aria-label=label>{bar}{limit}</div>
-        <div class="axis" aria-hidden="true">{ticks}</div>
-        <div class="key3">{key}</div>
-        <p class="verdict" data-testid="verdict"><b class=class>{head}</b>" "<span class="muted">{words::bytes(needed)}" needed for "{words::thousands(found.context.into())}" tokens of context."</span></p>
-        <ul class="findings" data-testid="findings">{findings}</ul>
-    }
-    .into_any()
+    view! { <ul class="findings" data-testid="findings">{findings}</ul> }.into_any()
 }
 
 /// The end of the scale: a little more than the most, and divisible by four.
