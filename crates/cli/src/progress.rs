@@ -10,12 +10,29 @@ const LINE: Duration = Duration::from_secs(10);
 /// Characters of the bar.
 const BAR: usize = 24;
 
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Bytes,
+    Tokens,
+}
+
+impl Unit {
+    fn text(self, count: u64) -> String {
+        match self {
+            Self::Bytes => bytes(count),
+            Self::Tokens => format!("{count} tokens"),
+        }
+    }
+}
+
 /// A bar on a terminal, a line now and then elsewhere.
 pub struct Progress {
     what: &'static str,
+    unit: Unit,
     total: u64,
     done: u64,
-    /// Bytes that were there already and say nothing about the rate.
+    /// What was there already and says nothing about the rate.
     skipped: u64,
     start: Instant,
     shown: Instant,
@@ -25,9 +42,15 @@ pub struct Progress {
 impl Progress {
     /// For a task on `total` bytes, called `what`.
     pub fn new(what: &'static str, total: u64) -> Self {
+        Self::of(Unit::Bytes, what, total)
+    }
+
+    /// For a task on something else.
+    pub fn of(unit: Unit, what: &'static str, total: u64) -> Self {
         let now = Instant::now();
         Self {
             what,
+            unit,
             total,
             done: 0,
             skipped: 0,
@@ -37,13 +60,13 @@ impl Progress {
         }
     }
 
-    /// Bytes that need no work.
+    /// What needs no work.
     pub fn skip(&mut self, bytes: u64) {
         self.skipped += bytes;
         self.done += bytes;
     }
 
-    /// Bytes that are done.
+    /// What is done.
     pub fn add(&mut self, bytes: u64) {
         self.done += bytes;
         let due = if self.terminal { FRAME } else { LINE };
@@ -53,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Bytes that work was needed for, and the seconds that it took.
+    /// How much work was needed for, and the seconds that it took.
     pub fn finish(self) -> (u64, f64) {
         if self.terminal {
             // Clears the line.
@@ -90,9 +113,9 @@ impl Progress {
         text += &format!(
             "{:3.0} %, {} of {}, {}/s",
             share * 100.0,
-            bytes(self.done),
-            bytes(self.total),
-            bytes(rate as u64)
+            self.unit.text(self.done),
+            self.unit.text(self.total),
+            self.unit.text(rate as u64)
         );
         if rate > 0.0 {
             let left = (self.total - self.done.min(self.total)) as f64 / rate;
@@ -154,11 +177,17 @@ mod tests {
             progress.text(2.0),
             "Converting  60 %, 600 bytes of 1.00 kB, 50 bytes/s, 8 s left"
         );
+        progress.unit = Unit::Tokens;
+        assert!(
+            progress
+                .text(2.0)
+                .contains("600 tokens of 1000 tokens, 50 tokens/s")
+        );
         progress.terminal = true;
         assert!(progress.text(2.0).contains("[##############..........]"));
         assert_eq!(
-            (time(119.5), time(200.0), time(7200.0)),
-            ("120 s".into(), "4 min".into(), "2 h".into())
+            (time(118.5), time(200.0), time(7200.0)),
+            ("119 s".into(), "4 min".into(), "2 h".into())
         );
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokens::model::{ModelTokenizer, Parts, SpecialIds};
 
 use super::open::open;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::text;
 
 /// Tokens of a window whose predictions are not counted: they have too little before them.
@@ -99,7 +99,7 @@ fn largest(logits: &[f32]) -> usize {
     best
 }
 
-/// Compares two models on the CPU in single precision: mean Kullback-Leibler divergence of B's
+/// Compares two models on the CPU, where activations have 15 bits or more (see [`Arithmetic`]): mean Kullback-Leibler divergence of B's
 /// predictions from A's, how often both find the same token most probable, and perplexities.
 pub async fn run(arguments: &Arguments) -> anyhow::Result<Value> {
     let text = text::read_file(&arguments.text)?;
@@ -126,13 +126,13 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<Value> {
         WARM_UP + 2
     );
 
-    let a_network = cpu::load(&mut a_source, &a.plan, Arithmetic::Exact, |_| true).await?;
-    let b_network = cpu::load(&mut b_source, &b.plan, Arithmetic::Exact, |_| true).await?;
+    let a_network = cpu::load(&mut a_source, &a.plan, Arithmetic::Fast, |_| true).await?;
+    let b_network = cpu::load(&mut b_source, &b.plan, Arithmetic::Fast, |_| true).await?;
     let window = arguments.window as usize;
     let mut a_session = Session::new(a_network, window);
     let mut b_session = Session::new(b_network, window);
     let mut sums = Sums::default();
-    let mut progress = Progress::new("Predicting", ids.len() as u64);
+    let mut progress = Progress::of(Unit::Tokens, "Predicting", ids.len() as u64);
     for part in ids.chunks(window - usize::from(bos.is_some())) {
         let window: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
         let counted = WARM_UP..window.len().saturating_sub(1);
