@@ -595,3 +595,62 @@ fn other_kinds_of_tokenizer_json_are_refused() {
     let error = from_json(&json_of(&nano_parts(), true), &special(640, &[]));
     assert!(matches!(error, Err(TokenizerError::Inconsistent(_))));
 }
+
+/// Whatever a damaged file says, it is read or refused, and what is read can be used.
+#[test]
+fn damaged_files_are_answered() {
+    let json = nano_json();
+    // The text is mostly the vocabulary; what comes before and after it is short.
+    let mut state = 0x70c_u64;
+    let mut random = |limit: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % limit
+    };
+    let words: [&[u8]; 8] = [
+        b"null",
+        b"-1",
+        b"[]",
+        b"{}",
+        b"4294967295",
+        b"\"\"",
+        b"true",
+        b"624",
+    ];
+    let (mut good, mut wrong) = (0, 0);
+    for round in 0..400 {
+        let mut bytes = json.clone();
+        for _ in 0..=random(2) {
+            let at = match round % 2 {
+                0 => random(bytes.len().min(5000)),
+                _ => random(bytes.len()),
+            };
+            match (random(3), bytes[at..].iter().position(|byte| *byte == b':')) {
+                (0, _) => bytes[at] ^= 1 << random(8),
+                (1, Some(colon)) => {
+                    let start = at + colon + 1;
+                    let run = bytes[start..].iter().take_while(|b| !b",]}".contains(b));
+                    let end = start + run.count();
+                    bytes.splice(start..end, words[random(words.len())].iter().copied());
+                }
+                _ => drop(bytes.drain(at..(at + random(30)).min(bytes.len()))),
+            }
+        }
+        match ModelTokenizer::from_json(&bytes, &SpecialIds::default()) {
+            Ok(tokenizer) => {
+                good += 1;
+                for special in [false, true] {
+                    let ids = ids(&tokenizer, "def x1: 'é東😀' <|eot_id|>", special);
+                    assert!(special || ids.iter().all(|id| !tokenizer.is_special(*id)));
+                    drop(tokenizer.decode(&ids));
+                }
+            }
+            Err(error) => {
+                wrong += 1;
+                assert!((10..600).contains(&error.to_string().len()), "{error}");
+            }
+        }
+    }
+    assert!(good > 20 && wrong > 100, "{good} read, {wrong} refused");
+}
