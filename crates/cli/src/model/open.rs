@@ -14,7 +14,7 @@ pub enum Source {
     /// As they are.
     Plain(Joined<FileSource>),
     /// Shards, each of which is verified before its bytes are used.
-    Verified(Pieces<Joined<FileSource>>),
+    Verified(Box<Pieces<Joined<FileSource>>>),
 }
 
 impl ByteSource for Source {
@@ -79,7 +79,8 @@ pub async fn open(path: &Path) -> anyhow::Result<(Package, Source)> {
         None => Source::Plain(files),
         Some(pieces) => {
             let name = path.display().to_string();
-            Source::Verified(Pieces::new(name, Some(files), pieces.clone(), None)?)
+            let pieces = Pieces::new(name, Some(files), pieces.clone(), None)?;
+            Source::Verified(Box::new(pieces))
         }
     };
     Ok((package, source))
