@@ -1,6 +1,7 @@
 //! Models: where they come from, how they are opened, checked, kept and loaded.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use engine::protocol::{
@@ -158,7 +159,12 @@ impl Models {
         engine: &mut Engine<B>,
         place: Place,
     ) -> Result<Event, Failure> {
-        let loaded = self.try_load(engine, &place).await;
+        let whole = self.is_whole(&place).await;
+        let mut loaded = self.try_load(engine, &place).await;
+        if whole && loaded.is_err() && !self.is_whole(&place).await {
+            // A kept piece was found damaged: now that it is gone, it is fetched again.
+            loaded = self.try_load(engine, &place).await;
+        }
         self.abort.borrow_mut().take();
         let model = match loaded {
             Err(Refusal::Choose(choices)) => return Ok(Event::Choices { choices }),
@@ -169,6 +175,14 @@ impl Models {
         self.forget(sides);
         self.places.push(place);
         Ok(Event::Loaded { sides, model })
+    }
+
+    /// Whether all of a model is kept.
+    async fn is_whole(&self, place: &Place) -> bool {
+        let (Ok(store), Some(key)) = (&self.store, key(place)) else {
+            return false;
+        };
+        matches!(store.find(&key).await, Ok(Some(summary)) if summary.is_complete())
     }
 
     async fn try_load<B: Backend>(
@@ -404,10 +418,7 @@ mod fact {
 impl Models {
     /// Reads a model's headers: from storage where all of it is kept, else from its origin.
     async fn open(&self, place: &Place) -> Result<Opened, Refusal> {
-        let key = match &place.source {
-            Source::Kept { key } => Key::parse(key),
-            _ => Some(key(place)),
-        };
+        let key = key(place);
         let found = match (&self.store, &key) {
             (Ok(store), Some(key)) => store.find(key).await,
             _ => Ok(None),
@@ -554,7 +565,7 @@ impl Models {
             Some(pieces) => pieces.clone(),
             None => pieces::cut(&package.name, package.plan.end(), self.piece_bytes)?,
         };
-        let mut facts = std::collections::BTreeMap::new();
+        let mut facts = BTreeMap::new();
         facts.insert(fact::SOURCE.to_owned(), source_json(&place.source));
         facts.extend(main.map(|main| (fact::MAIN.to_owned(), main)));
         let recipe = place.options.recipe.clone();
@@ -748,15 +759,19 @@ fn source_json(source: &Source) -> String {
     serde_json::to_string(&source).unwrap_or_default()
 }
 
-/// Names a model in storage: where it is from and how it is quantized.
-fn key(place: &Place) -> Key {
+/// Names a model in storage: where it is from and how it is quantized. `None` for what is no key.
+fn key(place: &Place) -> Option<Key> {
+    if let Source::Kept { key } = &place.source {
+        return Key::parse(key);
+    }
     let sizes: Vec<String> = place
         .files
         .iter()
         .map(|file| file.size().to_string())
         .collect();
     let recipe = place.options.recipe.as_deref().unwrap_or("");
-    Key::of(&[&source_json(&place.source), &sizes.join(" "), recipe])
+    let source = source_json(&place.source);
+    Some(Key::of(&[&source, &sizes.join(" "), recipe]))
 }
 
 fn missing() -> Failure {
@@ -806,6 +821,7 @@ struct Report {
     told: f64,
     /// The piece that is arriving and how far it was.
     last: (usize, u64),
+    verified: BTreeSet<usize>,
 }
 
 impl Reports {
@@ -824,6 +840,7 @@ impl Reports {
             },
             told: 0.0,
             last: (0, 0),
+            verified: BTreeSet::new(),
         })))
     }
 
@@ -877,12 +894,16 @@ impl Reports {
                 pieces.arriving = None;
                 pieces.hashing = Some(piece as u32);
             }),
-            Notice::Verified { kept, .. } => self.change(true, |pieces| {
-                pieces.hashing = None;
-                pieces.arriving = None;
-                pieces.verified += 1;
-                pieces.kept += u32::from(kept);
-            }),
+            Notice::Verified { piece, kept, .. } => {
+                // Reading may jump back.
+                let fresh = self.0.borrow_mut().verified.insert(piece);
+                self.change(true, |pieces| {
+                    pieces.hashing = None;
+                    pieces.arriving = None;
+                    pieces.verified += u32::from(fresh);
+                    pieces.kept += u32::from(fresh && kept);
+                });
+            }
             Notice::Damaged { .. } => self.change(true, |pieces| {
                 pieces.hashing = None;
                 pieces.damaged += 1;
