@@ -324,6 +324,65 @@ fn several_safetensors_files_are_one_model() {
     }
 }
 
+/// Published folders have halves of either kind, and single precision.
+#[test]
+fn tensors_of_all_types_are_read() {
+    let values = |bytes: &[u8]| -> Vec<f32> {
+        let pairs = bytes.chunks_exact(2);
+        let pairs = pairs.map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]])) << 16);
+        pairs.map(f32::from_bits).collect()
+    };
+    let (expected, _) = opened(&nano_hf(), None);
+    for (dtype, kind) in [("F32", "F32"), ("F16", "F16"), ("BF16", "BF16")] {
+        let mut file = nano_tensors();
+        // Norms stay as they were: types may differ within a file.
+        for (name, entry, bytes) in &mut file {
+            if name.ends_with("norm.weight") {
+                continue;
+            }
+            entry["dtype"] = dtype.into();
+            let values = values(bytes).into_iter();
+            match dtype {
+                "F32" => *bytes = values.flat_map(f32::to_le_bytes).collect(),
+                // Zeros: their places count here, `weights::codec` is tested elsewhere.
+                "F16" => *bytes = vec![0; bytes.len()],
+                _ => {}
+            }
+        }
+        let mut folder = nano_hf();
+        folder.insert("model.safetensors", safetensors_file(&file));
+        let (package, mut source) = opened(&folder, None);
+        let read = tensors(&package, &mut source);
+        for (name, _, bytes) in &file {
+            let tensor = package.plan.tensors.iter().find(|t| t.name == *name);
+            let tensor = tensor.expect("the tensor");
+            assert_eq!(&read[&tensor.role], bytes, "{name}");
+            let other = name.ends_with("norm.weight");
+            assert_eq!(tensor.kind.name(), if other { "BF16" } else { kind });
+        }
+        assert_eq!(package.parameters, expected.parameters);
+    }
+    for dtype in ["I16", "F64", "F8_E4M3"] {
+        let mut file = nano_tensors();
+        let size = if dtype == "I16" { 2 } else { 8 };
+        let (name, entry, bytes) = &mut file[4];
+        entry["dtype"] = dtype.into();
+        *bytes = vec![
+            0;
+            if dtype == "F8_E4M3" {
+                bytes.len() / 2
+            } else {
+                bytes.len() / 2 * size
+            }
+        ];
+        let name = name.clone();
+        let mut folder = nano_hf();
+        folder.insert("model.safetensors", safetensors_file(&file));
+        let text = refused(&folder, None);
+        assert!(text.contains(&name) && text.contains(dtype), "{text}");
+    }
+}
+
 #[test]
 fn broken_folders_are_explained() {
     let without = |name: &str| {

@@ -26,6 +26,8 @@ struct State {
     content_encoding: Option<&'static str>,
     /// Whether the length of the file is announced.
     sized: bool,
+    /// A length that is announced in place of the right one, as that of hidden compression.
+    announced: Option<u64>,
     /// Statuses to answer with before anything else, the last first.
     statuses: RefCell<Vec<u16>>,
     /// Positions at which the connection breaks, each once, the last first.
@@ -54,6 +56,7 @@ impl Server {
             content_type: "application/octet-stream",
             content_encoding: None,
             sized: true,
+            announced: None,
             statuses: RefCell::default(),
             cuts: RefCell::default(),
             quiet: false,
@@ -128,7 +131,9 @@ impl Transport for Server {
             status,
             headers: Headers {
                 content_encoding: state.content_encoding.map(str::to_owned),
-                content_length: state.sized.then(|| length.to_string()),
+                content_length: state
+                    .sized
+                    .then(|| state.announced.unwrap_or(length).to_string()),
                 content_range: range.filter(|_| state.exposed),
                 content_type: Some(state.content_type.to_owned()),
                 etag: own.filter(|_| state.exposed),
@@ -552,6 +557,27 @@ fn small_files_are_read_whole() {
                 );
             }
         }
+    }
+    // Compressed, which the server hides; also where a listing tells the size.
+    for listed in [false, true] {
+        let server = Server::with(|state| {
+            state.file.borrow_mut().truncate(150_000);
+            state.announced = Some(30_000);
+            state.exposed = false;
+        });
+        let mut reader = match listed {
+            true => HttpReader::with_size(server.clone(), 150_000),
+            false => server.reader(),
+        };
+        let bytes = whole(&mut reader, 150_000).expect("small");
+        assert!(bytes == *server.0.file.borrow());
+        assert_eq!(reader.size(), Some(150_000));
+    }
+    // A listing that tells another size than the file has.
+    for listed in [149_999, 150_001] {
+        let server = Server::with(|state| state.file.borrow_mut().truncate(150_000));
+        let mut reader = HttpReader::with_size(server, listed);
+        whole(&mut reader, 1 << 20).expect_err("another file");
     }
     // A break in the middle is taken up.
     let server = Server::with(|state| {

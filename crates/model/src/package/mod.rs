@@ -20,6 +20,9 @@ pub use weights::manifest::{Licence, Special};
 /// Longest `tokenizer.json`, in bytes. That of Llama 3 takes 17 MB.
 pub const MAX_TOKENIZER_BYTES: u64 = manifest::MAX_TOKENIZER_BYTES;
 
+/// Longest name of a model that is taken from its file, in characters.
+const MAX_NAME: usize = 200;
+
 /// What kind of files a model comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -195,7 +198,7 @@ pub async fn open_gguf<S: ByteSource>(mut source: S) -> Result<(Package, Joined<
     let tokenizer = header.tokenizer_parts()?;
     let text = |key: &str| header.get(key).and_then(gguf::MetaValue::as_str);
     let name = match text("general.name").filter(|name| !name.trim().is_empty()) {
-        Some(name) => name.to_owned(),
+        Some(name) => name.chars().take(MAX_NAME).collect(),
         None => last_part(&source.name()).to_owned(),
     };
     check_vocabulary(tokenizer.tokens.len(), &plan)?;

@@ -13,8 +13,8 @@ const SKIP_BYTES: u64 = 1 << 20;
 const RETRIES: u32 = 2;
 /// After so many bytes without trouble the count of failures starts anew.
 const CALM_BYTES: u64 = 256 << 10;
-/// Bytes that are read at once of a file of unknown size.
-const PAGE_BYTES: u64 = 64 << 10;
+/// Bytes that are read at once of a file that is read whole.
+const PAGE_BYTES: usize = 64 << 10;
 /// Pause before the first retry; doubled for the next.
 const PAUSE_MILLIS: u32 = 300;
 
@@ -117,6 +117,8 @@ impl Version {
 pub struct HttpReader<T: Transport> {
     transport: T,
     size: Option<u64>,
+    /// The size that was known beforehand.
+    listed: Option<u64>,
     /// What the first answer tells.
     version: Option<Version>,
     /// False once the server has answered a `Range` request with the whole file.
@@ -155,6 +157,7 @@ impl<T: Transport> HttpReader<T> {
         Self {
             transport,
             size: None,
+            listed: None,
             version: None,
             ranges: true,
             stream: None,
@@ -168,6 +171,7 @@ impl<T: Transport> HttpReader<T> {
     pub fn with_size(transport: T, size: u64) -> Self {
         Self {
             size: Some(size),
+            listed: Some(size),
             ..Self::new(transport)
         }
     }
@@ -375,10 +379,11 @@ impl<T: Transport> HttpReader<T> {
             .as_deref()
             .is_none_or(|encoding| encoding.is_empty() || encoding == "identity");
         let length = headers.content_length.as_deref().filter(|_| plain);
-        let size = range
-            .flatten()
-            .and_then(|range| range.size)
-            .or_else(|| start.checked_add(length?.trim().parse().ok()?));
+        let length = length
+            .and_then(|length| start.checked_add(length.trim().parse().ok()?))
+            // A server on another site may hide that its content is compressed, too.
+            .filter(|length| self.listed.is_none_or(|listed| *length >= listed));
+        let size = range.flatten().and_then(|range| range.size).or(length);
         self.check_version(size, headers.etag, headers.last_modified)?;
 
         let mut stream = Stream {
@@ -470,36 +475,34 @@ impl<T: Transport> ByteSource for HttpReader<T> {
         filled
     }
 
-    /// Reads to the end of the answer where the size is not told, as of compressed content.
+    /// Reads to the end of the answer, whatever length it announces: that of compressed content is not
+    /// the file's, and a server on another site may hide that it is compressed.
     async fn read_whole(&mut self, limit: u64) -> Result<Vec<u8>, SourceError> {
         let mut bytes = Vec::new();
         loop {
-            if let Some(size) = self.size
-                && size > limit
-            {
+            let have = bytes.len() as u64;
+            let size = self.size.unwrap_or(0).max(have);
+            if size > limit {
+                self.rest();
                 let name = self.url();
                 return Err(SourceError::TooLarge { name, size, limit });
             }
-            let have = bytes.len() as u64;
-            if self.size == Some(have) {
-                self.rest();
-                return Ok(bytes);
-            }
-            let most = self.size.unwrap_or(limit.saturating_add(1)) - have;
-            bytes.resize(bytes.len() + most.min(PAGE_BYTES) as usize, 0);
+            bytes.resize(bytes.len() + PAGE_BYTES, 0);
             match self.fill_some(have, &mut bytes[have as usize..]).await {
                 Ok(count) => bytes.truncate(have as usize + count),
                 Err(SourceError::PastEnd { size, .. }) if size == have => {
                     bytes.truncate(have as usize);
-                    self.size = Some(size);
+                    break;
                 }
                 Err(error) => return Err(error),
             }
-            if bytes.len() as u64 > limit {
-                let (name, size) = (self.url(), bytes.len() as u64);
-                return Err(SourceError::TooLarge { name, size, limit });
-            }
         }
+        let have = bytes.len() as u64;
+        if self.listed.is_some_and(|listed| listed != have) {
+            return Err(SourceError::Changed { url: self.url() });
+        }
+        self.size = Some(have);
+        Ok(bytes)
     }
 
     /// Closes the connection.
