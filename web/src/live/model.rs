@@ -42,11 +42,15 @@ pub fn ModelPanel() -> impl IntoView {
 }
 
 fn load(live: Live, chosen: Option<Chosen>) {
-    if let Some(chosen) = chosen
-        && !untrack(|| live.is_busy())
-    {
-        live.load_for_both(chosen);
+    let Some(chosen) = chosen else { return };
+    if untrack(|| live.is_busy()) {
+        return live.failure.set(Some(Failure {
+            kind: FailureKind::BadRequest,
+            message: format!("{} was not loaded: the engine is at work.", chosen.name),
+            advice: "Wait for it or stop it, and then choose the model again.".to_owned(),
+        }));
     }
+    live.load_for_both(chosen);
 }
 
 #[component]

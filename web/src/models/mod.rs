@@ -29,6 +29,8 @@ pub struct Models {
     asked: StoredValue<bool>,
     /// The access token. It is never written anywhere.
     token: RwSignal<String>,
+    /// Why what was named or dropped was not checked.
+    wrong: RwSignal<Option<String>>,
     /// The model that is about to be deleted, until that is confirmed.
     confirm: RwSignal<Option<KeptModel>>,
 }
@@ -42,6 +44,7 @@ impl Models {
             trouble: RwSignal::new(None),
             asked: StoredValue::new(false),
             token: RwSignal::new(String::new()),
+            wrong: RwSignal::new(None),
             confirm: RwSignal::new(None),
         }
     }
@@ -313,7 +316,7 @@ fn Settings() -> impl IntoView {
     };
     view! {
         <section class="panel settings" aria-label="Settings"><h2>"Settings"</h2>
-            <label class="line"><span>"Memory that models may use together"</span><span class="amount"><input class="field" type="number" min="0.1" max="4096" step="0.5" placeholder="automatic" data-testid="memory-limit" prop:value=shown on:change=set/>" GB"</span></label>
+            <label class="line"><span>"Memory for models"</span><span class="amount"><input class="field" type="number" min="0.1" max="4096" step="0.5" placeholder="automatic" data-testid="memory-limit" prop:value=shown on:change=set/>" GB"</span></label>
             <p class="muted">{move || match live.memory_limit.get() {
                 Some(_) => "What does not fit is refused; a second model takes turns with the first. Empty the field for automatic.",
                 None => "Automatic: browsers do not tell how much memory a GPU has, so a load that is too large is only noticed when memory runs out. A limit is known beforehand.",

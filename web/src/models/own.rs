@@ -9,9 +9,12 @@ use leptos::prelude::*;
 
 /// Checks a model that was named or picked. It is for both sides until the user says otherwise.
 pub fn check(page: Page, chosen: Chosen) {
+    let state = page.models;
     if untrack(|| page.live.is_busy()) {
-        return;
+        let why = "The engine is at work: wait for it or stop it, and then choose the model again.";
+        return state.wrong.set(Some(why.to_owned()));
     }
+    state.wrong.set(None);
     let options = page.live.options(&chosen);
     let asked = Asked {
         chosen,
@@ -28,18 +31,14 @@ pub fn Own() -> impl IntoView {
     let page = page();
     let live = page.live;
     let state = page.models;
-    let wrong = RwSignal::new(None::<String>);
     let busy = move || live.is_busy();
     let submit = move |event: SubmitEvent| {
         event.prevent_default();
         let token = state.token.get_untracked();
         let token = (!token.trim().is_empty()).then(|| Token(token.trim().to_owned()));
         match address(&live.url.get_untracked(), token) {
-            Ok(source) => {
-                wrong.set(None);
-                check(page, Chosen::new(source));
-            }
-            Err(message) => wrong.set(Some(message)),
+            Ok(source) => check(page, Chosen::new(source)),
+            Err(message) => state.wrong.set(Some(message)),
         }
     };
     let pick = move |input: NodeRef<Input>| {
@@ -67,7 +66,7 @@ pub fn Own() -> impl IntoView {
             </form>
             <label class="btn" class:off=busy>"Choose file"<input class="vh" type="file" multiple accept=".gguf,.json,.safetensors" data-testid="own-file" node_ref=file disabled=busy on:change=move |_| pick(file)/></label>
             <label class="btn" class:off=busy>"Choose folder"<input class="vh" type="file" data-testid="own-folder" node_ref=folder disabled=busy on:change=move |_| pick(folder)/></label>
-            {move || wrong.get().map(|text| view! { <p class="note bad" role="alert">{text}</p> })}
+            {move || state.wrong.get().map(|text| view! { <p class="note bad" role="alert">{text}</p> })}
             <p class="muted">"Or drop a GGUF file, a safetensors folder or our shards anywhere in this room. Files never leave this device."</p>
             <details class="token"><summary>"Access token, for repositories that ask for one"</summary>
                 <input class="field" type="password" autocomplete="off" spellcheck="false" data-testid="token" aria-label="Access token" prop:value=move || state.token.get() on:input=move |event| state.token.set(event_target_value(&event))/>
