@@ -108,6 +108,10 @@ pub fn rotations(frequencies: &[f64], positions: std::ops::Range<usize>, table: 
 
 /// Largest figure of a shape.
 const MAX_SIZE: usize = 1 << 24;
+/// Most layers.
+const MAX_LAYERS: usize = 1 << 10;
+/// Largest width of a layer.
+const MAX_WIDTH: usize = 1 << 20;
 
 impl Config {
     /// The figures as JSON, for the manifest of a package of shards.
@@ -168,6 +172,7 @@ impl Config {
 
     /// Whether this engine can run a model of this shape; otherwise why not.
     pub fn check(&self) -> Result<(), String> {
+        let positive = |number: f64| number.is_finite() && number > 0.0;
         let sound = [
             (
                 self.heads.is_multiple_of(self.kv_heads),
@@ -181,10 +186,25 @@ impl Config {
                 self.dim.is_multiple_of(4) && self.ffn.is_multiple_of(4),
                 "widths are not multiples of 4",
             ),
-            (self.vocab <= 1 << 24, "the vocabulary is too large"),
+            (self.vocab <= MAX_SIZE, "the vocabulary is too large"),
+            // Ten times what any model has. Products of these figures fit 32 bits.
             (
-                self.rope.theta > 0.0 && self.rope.linear > 0.0,
+                self.layers <= MAX_LAYERS
+                    && self.dim <= MAX_WIDTH
+                    && self.ffn <= MAX_WIDTH
+                    && self
+                        .heads
+                        .checked_mul(self.head_dim)
+                        .is_some_and(|width| width <= MAX_WIDTH),
+                "it has too many layers, or too wide ones",
+            ),
+            (
+                positive(self.rope.theta) && positive(self.rope.linear),
                 "the rotary base is not positive",
+            ),
+            (
+                self.norm_eps >= 0.0 && self.norm_eps.is_finite(),
+                "the epsilon of its norms is no number",
             ),
         ];
         match sound.iter().find(|(holds, _)| !holds) {
@@ -285,6 +305,9 @@ mod tests {
             ("layers", Value::from(0)),
             ("vocab", Value::from(1u64 << 40)),
             ("kv_heads", Value::from(7)),
+            ("layers", Value::from(1025)),
+            ("heads", Value::from(1 << 15)),
+            ("dim", Value::from(1 << 21)),
             ("norm_eps", Value::from(-1.0)),
             ("norm_eps", Value::from(1e300)),
             ("head_dim", Value::from(32)),

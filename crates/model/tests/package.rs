@@ -544,9 +544,12 @@ fn packages_of_shards_open() {
     for name in inner.names().expect("names") {
         outer.insert(format!("q4/{name}"), inner.get(&name).expect("a file"));
     }
-    let (package, mut source) = opened(&outer, Some("q4/model.json"));
-    assert_eq!(package.kind, Kind::Shards);
-    assert!(!tensors(&package, &mut source).is_empty());
+    for main in ["q4/model.json", "q4", "q4/"] {
+        let (package, mut source) = opened(&outer, Some(main));
+        assert_eq!(package.kind, Kind::Shards);
+        assert!(!tensors(&package, &mut source).is_empty());
+    }
+    assert!(refused(&outer, Some("q5")).contains("q5"));
 }
 
 /// A change and what the error names.

@@ -60,7 +60,10 @@ pub(super) async fn open<F: Folder>(
         Err(SourceError::TooLarge { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let name = last_part(&folder.name()).to_owned();
+    let name = match last_part(&folder.name()) {
+        "" | "." | ".." => "model".to_owned(),
+        name => name.to_owned(),
+    };
     let package = Package {
         licence: licence::of_folder(readme.as_deref(), &name),
         name,

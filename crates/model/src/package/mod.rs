@@ -73,7 +73,7 @@ pub struct Package {
 }
 
 /// Opens the package in `folder`: `main` names its main file (`x.gguf`, `model.json`, `config.json` or
-/// a safetensors file); without, the package is looked for.
+/// a safetensors file), or a folder inside; without, the package is looked for.
 ///
 /// Reads headers and small files. No tensor is read, and no shard asked for.
 ///
@@ -85,7 +85,13 @@ pub async fn open<F: Folder>(
     main: Option<&str>,
 ) -> Result<(Package, Joined<F::Source>), LoadError> {
     let (kind, main) = match main {
-        Some(main) => (kind_of(main)?, main.to_owned()),
+        Some(main) => match folder_inside(folder, main) {
+            Some(path) => {
+                let (kind, name) = find(&Within::at(folder, &path)).await?;
+                (kind, format!("{path}{name}"))
+            }
+            None => (kind_of(main)?, main.to_owned()),
+        },
         None => find(folder).await?,
     };
     // What belongs to it is beside it.
@@ -95,6 +101,16 @@ pub async fn open<F: Folder>(
         Kind::Safetensors => folder::open(&folder, main).await,
         Kind::Shards => open_shards(&folder, main).await,
     }
+}
+
+/// The path of a folder inside another, with a slash at its end, where it is known to be one.
+fn folder_inside<F: Folder>(folder: &F, main: &str) -> Option<String> {
+    let path = format!("{}/", main.trim_end_matches('/'));
+    let names = folder.names()?;
+    names
+        .iter()
+        .any(|name| name.starts_with(&path))
+        .then_some(path)
 }
 
 /// The kind of package that a main file belongs to.

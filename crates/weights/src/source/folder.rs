@@ -88,6 +88,11 @@ pub struct Within<'a, F> {
 }
 
 impl<'a, F: Folder> Within<'a, F> {
+    /// The folder that `path`, with a slash at its end, names inside `folder`.
+    pub fn at(folder: &'a F, path: &'a str) -> Self {
+        Self::of(folder, path).0
+    }
+
     /// The folder that `path` is in, and its name there: `q4/model.json` is `model.json` in `q4/`.
     pub fn of(folder: &'a F, path: &'a str) -> (Self, &'a str) {
         let (prefix, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
