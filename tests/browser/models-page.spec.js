@@ -34,6 +34,7 @@ test.describe("the room of models", () => {
     await page.getByRole("link", { name: "Models", exact: true }).click();
     await engine.welcome();
     await expect(page).toHaveURL(/#models$/);
+    await expect(page).toHaveTitle("Models · AgenticML Playground");
     await expect(page.locator("main.work")).toBeHidden();
     await expect(room.getByTestId("preset")).toHaveCount(4);
     await expect(room.getByTestId("kept-none")).toHaveText("Nothing yet.");
@@ -371,6 +372,22 @@ test.describe("the room of models", () => {
     await expect(room.getByTestId("load-panel").getByTestId("failure")).toContainText("<img");
     expect(await page.locator("img").count()).toBe(0);
     expect(await page.evaluate(() => window.broken)).toBe(undefined);
+  });
+
+  test("a form of its own is taken as it is, unless another is asked for", async ({ playground, page, site }) => {
+    await enter(page, site);
+    await room.getByTestId("own-address").fill("owner/name");
+    await room.getByTestId("own-check").click();
+    expect((await engine.next("check")).options.recipe).toBe("q4");
+    await engine.found({ label: "GGUF, quantized to q4" });
+    expect((await engine.next("check")).options.recipe).toBe(null);
+    await engine.found({ label: "GGUF, F16", offers: [{ type: "recipe", recipe: "q8", totalBytes: 2 * GB }] });
+    await expect(page.getByTestId("weights-as-is")).toBeChecked();
+    await check().getByTestId("offer").click();
+    expect((await engine.next("check")).options.recipe).toBe("q8");
+    await engine.found({ label: "GGUF, quantized to q8" });
+    await expect(page.getByTestId("weights-q8")).toBeChecked();
+    await engine.quiet();
   });
 
   test("no storage is said", async ({ playground, page, site }) => {

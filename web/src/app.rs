@@ -87,6 +87,12 @@ fn follow_address(page: Page) {
         });
     });
     on_cleanup(move || changes.remove());
+    Effect::new(move |_| {
+        document().set_title(match page.room.get() {
+            Room::Compare => "AgenticML Playground",
+            Room::Models => "Models · AgenticML Playground",
+        });
+    });
 }
 
 /// Costs and model below the sides.

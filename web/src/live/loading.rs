@@ -127,6 +127,8 @@ pub struct Check {
     pub failure: Option<Failure>,
     /// Which of several models is meant, by a word in its file's name.
     pub quant: Option<String>,
+    /// Whether the user has said how weights are to be stored.
+    pub quant_said: bool,
     /// Load it at once if nothing speaks against it and nothing has to be fetched.
     pub load_kept: bool,
 }
@@ -261,6 +263,7 @@ impl Live {
             choices: Vec::new(),
             failure: None,
             quant,
+            quant_said: false,
             load_kept,
         }));
         self.post_check();
@@ -279,6 +282,16 @@ impl Live {
             }
         });
         self.post_check();
+    }
+
+    /// Checks the same model with its weights stored in another way.
+    pub fn check_quantized(self, recipe: Option<String>) {
+        self.check.update(|check| {
+            if let Some(check) = check {
+                check.quant_said = true;
+            }
+        });
+        self.check_anew(|asked| asked.options.recipe = recipe);
     }
 
     fn post_check(self) {
@@ -336,8 +349,11 @@ impl Live {
         let Some(mut check) = self.check.get_untracked() else {
             return;
         };
-        // Weights that are quantized already are taken as they are.
-        if check.asked.options.recipe.is_some() && preflight.label.starts_with("GGUF") {
+        // What comes in a form of its own is taken as it is, unless the user wants another.
+        let formed = ["GGUF", "shards"]
+            .iter()
+            .any(|kind| preflight.label.starts_with(kind));
+        if check.asked.options.recipe.is_some() && formed && !check.quant_said {
             return self.check_anew(|asked| asked.options.recipe = None);
         }
         check.going = false;

@@ -4,7 +4,7 @@ use super::presets;
 use crate::live::{self, Quant};
 use crate::state::{Page, page};
 use crate::words;
-use engine::protocol::{LoadOptions, Offer, Preflight, Sides};
+use engine::protocol::{LoadOptions, Offer, Preflight, Sides, Source};
 use leptos::prelude::*;
 
 /// Contexts on offer, in tokens.
@@ -37,6 +37,23 @@ pub fn CheckPanel() -> impl IntoView {
         })
     });
     let known = Memo::new(move |_| preflight.read().is_some());
+    // A kept model is as it was made.
+    let stored = Memo::new(move |_| {
+        live.check
+            .read()
+            .as_ref()
+            .is_some_and(|check| matches!(check.asked.chosen.source, Source::Kept { .. }))
+    });
+    // Whether there is a choice of how to store the weights.
+    let dense = Memo::new(move |_| {
+        let quantized = |options: &LoadOptions| options.recipe.is_some();
+        let found = preflight.read();
+        options.read().as_ref().is_some_and(quantized)
+            || found.as_ref().is_some_and(|found| {
+                let offered = |offer: &Offer| matches!(offer, Offer::Recipe { .. });
+                found.label.starts_with("safetensors") || found.offers.iter().any(offered)
+            })
+    });
     let limited = Memo::new(move |_| {
         options
             .read()
@@ -80,14 +97,14 @@ pub fn CheckPanel() -> impl IntoView {
                     <dl class="dl wide-dt">
                         <dt>"for"</dt><dd class="s"><For3 sides/></dd>
                         <dt>"context"</dt><dd class="s"><Context options preflight/></dd>
-                        <Show when=move || options.read().as_ref().is_some_and(|options| options.recipe.is_some()) || preflight.read().as_ref().is_some_and(|found| found.label.to_lowercase().contains("safetensors"))>
+                        <Show when=move || !stored.get() && dense.get()>
                             <dt>"weights"</dt><dd class="s"><Weights options/></dd>
                         </Show>
                         <dt>"options"</dt><dd class="s switches">
                             <crate::controls::Toggle label="Half-precision cache" title="Keep keys and values on the GPU in 16 bits: half the memory, and rounding errors of about one in two thousand"
                                 value=move || options.read().as_ref().is_some_and(|options| options.half_cache) set=move |on| { live.half_cache.set(on); live.check_anew(|asked| asked.options.half_cache = on) }/>
-                            <crate::controls::Toggle label="Keep in this browser" title="Keep it piece by piece, so that the next visit fetches nothing"
-                                value=move || options.read().as_ref().is_some_and(|options| options.keep) set=move |on| live.check_anew(|asked| asked.options.keep = on)/></dd>
+                            <Show when=move || !stored.get()><crate::controls::Toggle label="Keep in this browser" title="Keep it piece by piece, so that the next visit fetches nothing"
+                                value=move || options.read().as_ref().is_some_and(|options| options.keep) set=move |on| live.check_anew(|asked| asked.options.keep = on)/></Show></dd>
                         {move || preflight.get().map(|found| facts(&found, options.get().as_ref()))}
                     </dl>
                 </Show>
@@ -192,7 +209,7 @@ fn Weights(options: Memo<Option<LoadOptions>>) -> impl IntoView {
     let list = Quant::ALL.map(|quant| {
         let set = move |_| {
             live.quant.set(quant);
-            live.check_anew(|asked| asked.options.recipe = quant.recipe());
+            live.check_quantized(quant.recipe());
         };
         view! {
             <label><input class="vh" type="radio" name="check-weights" data-testid=format!("weights-{}", quant.recipe().unwrap_or_else(|| "as-is".to_owned())) prop:checked=move || now() == Some(quant.recipe()) on:change=set/><span>{quant.title()}</span></label>
@@ -406,8 +423,7 @@ fn offers(page: Page, found: &Preflight) -> AnyView {
                 button(
                     format!("{title}, {}", words::bytes(total_bytes)),
                     Box::new(move || {
-                        let recipe = recipe.clone();
-                        live.check_anew(|asked| asked.options.recipe = Some(recipe));
+                        live.check_quantized(Some(recipe.clone()));
                     }),
                 )
             }
