@@ -42,7 +42,7 @@ fn in_batches<const BYTES: usize, F>(
 }
 
 /// Where the outermost weight is put. Its own side has a level more than the other.
-const FOUR: [f32; 8] = [-8.0, 7.0, -7.0, -7.4, -7.7, -8.35, -8.7, 7.4];
+const FOUR: [f32; 5] = [-8.0, 7.0, -7.0, -7.5, -8.5];
 const FIVE: [f32; 5] = [-16.0, 15.0, -15.4, -16.5, -17.0];
 
 #[inline(always)]
