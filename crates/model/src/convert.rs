@@ -219,10 +219,10 @@ impl<S: ByteSource> Converted<S> {
             }
             end += to.bytes();
             parts.push(Part {
-                step: (threads * CHUNK_BYTES / from.row_bytes().max(1) / unit).max(1) * unit,
                 from: from.clone(),
                 to: to.clone(),
                 head,
+                step: 0,
             });
         }
         if plan.config.rope.pairing == Pairing::Adjacent
@@ -232,7 +232,7 @@ impl<S: ByteSource> Converted<S> {
                 "rotary pairs are only ever made adjacent".to_owned(),
             ));
         }
-        Ok(Self {
+        let converted = Self {
             source,
             parts,
             size: end,
@@ -240,7 +240,20 @@ impl<S: ByteSource> Converted<S> {
             input: Vec::new(),
             output: Vec::new(),
             output_start: 0,
-        })
+        };
+        Ok(converted.at_once(threads * CHUNK_BYTES))
+    }
+
+    /// Converts about `bytes` bytes of the source at once, at least a row or, where rows are reordered, a
+    /// head: less memory, and more work where reading jumps less than that.
+    #[must_use]
+    pub fn at_once(mut self, bytes: usize) -> Self {
+        for part in &mut self.parts {
+            let unit = part.head.unwrap_or(1);
+            part.step = (bytes / part.from.row_bytes().max(1) / unit).max(1) * unit;
+        }
+        self.output.clear();
+        self
     }
 
     /// What is converted.

@@ -488,6 +488,8 @@ pub struct Merged<S, A> {
     tensors: Vec<MergedTensor>,
     size: u64,
     threads: usize,
+    /// Bytes of the base model that are worked on at once.
+    chunk: u64,
     factors: Option<Factors>,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -511,11 +513,19 @@ impl<S: ByteSource, A: ByteSource> Merged<S, A> {
                 .last()
                 .map_or(0, |tensor| tensor.offset + tensor.bytes),
             threads,
+            chunk: (threads * CHUNK_BYTES) as u64,
             factors: None,
             input: Vec::new(),
             output: Vec::new(),
             output_start: 0,
         }
+    }
+
+    /// Works on about `bytes` bytes of the base model at once, at least a row.
+    #[must_use]
+    pub fn at_once(mut self, bytes: u64) -> Self {
+        self.chunk = bytes.max(1);
+        self
     }
 
     /// Makes the bytes around the one at `offset`, which is inside.
@@ -528,7 +538,7 @@ impl<S: ByteSource, A: ByteSource> Merged<S, A> {
         let tensor = &self.tensors[index];
         let place = offset - tensor.offset;
         self.output.clear();
-        let chunk = (self.threads * CHUNK_BYTES) as u64;
+        let chunk = self.chunk;
         if !tensor.is_changed() {
             let first = place / chunk * chunk;
             let len = chunk.min(tensor.bytes - first) as usize;
@@ -681,6 +691,9 @@ impl Work<'_> {
             self.cols * self.from.block_bytes(),
             self.cols * self.to.block_bytes(),
         );
+        if threads == 1 {
+            return self.rows(input, output, first);
+        }
         let share = (output.len() / to_bytes).div_ceil(threads).max(1);
         std::thread::scope(|scope| {
             let shares = output.chunks_mut(share * to_bytes).enumerate();
@@ -707,6 +720,7 @@ impl Work<'_> {
         first: usize,
     ) -> Result<(), weights::codec::CodecError> {
         let mut row = vec![0.0; self.cols];
+        let mut sum = vec![0.0; self.cols];
         let inputs = input.chunks_exact(self.cols * self.from.block_bytes());
         let outputs = output.chunks_exact_mut(self.cols * self.to.block_bytes());
         for (index, (input, output)) in inputs.zip(outputs).enumerate() {
@@ -715,7 +729,7 @@ impl Work<'_> {
                 let amounts = &factors.amounts[(first + index) * factors.rank..][..factors.rank];
                 let parts = factors.rows.chunks_exact(self.cols);
                 // Added up on its own first: a sum onto the weights would lose small parts one by one.
-                let mut sum = vec![0.0; self.cols];
+                sum.fill(0.0);
                 for (amount, part) in amounts.iter().zip(parts) {
                     for (sum, part) in sum.iter_mut().zip(part) {
                         *sum += amount * part;

@@ -253,10 +253,12 @@ proptest! {
         from_folder in any::<bool>(),
         reads in prop::collection::vec((0.0f64..1.0, 0usize..100_000), 1..12),
         threads in 1usize..5,
+        at_once in prop::sample::select(vec![1, 5_000, 40_000, 1 << 22]),
     ) {
         let (source, plan) = if from_folder { folder() } else { gguf("nano/nano-q6_k.gguf") };
         let expected = all(&mut converted(&source, &plan, recipe, 1).0);
-        let (mut converted, target) = converted(&source, &plan, recipe, threads);
+        let (converted, target) = converted(&source, &plan, recipe, threads);
+        let mut converted = converted.at_once(at_once);
         for (at, len) in reads {
             let at = (at * expected.len() as f64) as usize;
             let len = len.min(expected.len() - at);

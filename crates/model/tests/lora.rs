@@ -166,7 +166,7 @@ fn values(
     let size = merged.size().expect("a size");
     let mut bytes = Vec::new();
     block_on(merged.read(0, &mut bytes, size as usize)).expect("all bytes");
-    let mut other = Merged::new(base.clone(), adapter.clone(), merge, 1);
+    let mut other = Merged::new(base.clone(), adapter.clone(), merge, 1).at_once(1000);
     let mut pieces = vec![0; bytes.len()];
     for at in (0..size).step_by(777).collect::<Vec<_>>().into_iter().rev() {
         let mut piece = Vec::new();

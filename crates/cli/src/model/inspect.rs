@@ -126,6 +126,16 @@ fn licence_text(source: &Path) -> Option<(String, String)> {
     })
 }
 
+/// A number of weights as people say it.
+fn count(weights: u64) -> String {
+    let weights = weights as f64;
+    if weights >= 9.995e8 {
+        format!("{:.2} billion", weights / 1e9)
+    } else {
+        format!("{:.2} million", weights / 1e6)
+    }
+}
+
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Gguf => "GGUF file",
@@ -250,10 +260,10 @@ fn as_text(
     writeln!(o, "{}", package.name)?;
     writeln!(
         o,
-        "  {}, {}, {:.3} billion weights in {}",
+        "  {}, {}, {} weights in {}",
         kind_name(package.kind),
         package.quantization,
-        package.parameters as f64 / 1e9,
+        count(package.parameters),
         bytes(plan.tensor_bytes())
     )?;
     writeln!(
