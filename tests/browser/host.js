@@ -12,7 +12,8 @@ export class Host {
   ranges = true;
   /** What all entity tags begin with; none are sent without. */
   version = "one";
-  /** Where the next answers break off: `{ file, at }` each, used once. */
+  /** Where answers break off that begin before: `{ file, at, times }` each; with `always` those too that begin
+   * there. Without `times` there is no end to it: a file's header is asked for before the rest of it. */
   cuts = [];
   /** Where answers stop until `release`: `{ file, at }`. */
   hold;
@@ -123,8 +124,9 @@ export class Host {
 
   async #send(name, body, first, end, outgoing) {
     const within = (place) => place?.file === name && first <= place.at && place.at < end;
-    const cut = this.cuts.findIndex(within);
-    const [{ at: goal } = { at: end }] = cut < 0 ? [] : this.cuts.splice(cut, 1);
+    const cut = this.cuts.find((cut) => within(cut) && (first < cut.at || cut.always) && cut.times !== 0);
+    if (cut?.times) cut.times -= 1;
+    const goal = cut?.at ?? end;
     let from = first;
     if (within(this.hold) && this.hold.at < goal) {
       outgoing.write(body.subarray(from, this.hold.at));

@@ -38,12 +38,6 @@ export class ModelPanel {
     await expect(this.status).toContainText("ready in", { timeout });
   }
 
-  /** Waits until so many per cent of a load are shown as done. */
-  async reached(percent) {
-    const meter = this.status.getByRole("progressbar");
-    await expect.poll(async () => Number(await meter.getAttribute("aria-valuenow")), { timeout: 30_000 }).toBeGreaterThanOrEqual(percent);
-  }
-
   /** Checks that a failure of this kind is shown, with what happened and what to do. */
   async failed(kind, message) {
     await expect(this.failure).toHaveAttribute("data-kind", kind, { timeout: 30_000 });

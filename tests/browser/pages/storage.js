@@ -19,12 +19,17 @@ export class Storage {
     await expect(this.page.getByTestId("models")).toHaveCount(0);
   }
 
-  /** Sets how many bytes the browser offers; without a number, as many as before. */
+  /** Sets how many bytes the browser offers, as long as the page is open. */
   async quota(bytes) {
     const session = await this.page.context().newCDPSession(this.page);
-    const origin = new URL(this.page.url()).origin;
-    await session.send("Storage.overrideQuotaForOrigin", bytes === undefined ? { origin } : { origin, quotaSize: bytes });
-    await session.detach();
+    await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(this.page.url()).origin, quotaSize: bytes });
+  }
+
+  /** The piece that is arriving, from 1, and how much of it is here, as the room shows it. */
+  async arrived() {
+    const text = await this.page.getByTestId("load-panel").innerText();
+    const [, piece, amount, unit] = /piece (\d+)\s+([\d.]+) (kB|MB) of/.exec(text) ?? [];
+    return { piece: Number(piece), kB: Math.round(Number(amount) * { kB: 1, MB: 1000 }[unit]) };
   }
 
   /** Changes a bit in the middle of the largest stored file; returns its path and size. */
