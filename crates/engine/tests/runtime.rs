@@ -237,31 +237,51 @@ fn sides_have_models_of_their_own_and_keep_them() {
 #[test]
 fn models_that_do_not_fit_together_take_turns() {
     let mut engine = Engine::new(StopFlag::default());
-    let first = load(&mut engine, "nano-q8_0.gguf", Sides::A, &options(64));
+    load(&mut engine, "nano-q8_0.gguf", Sides::A, &options(64));
+    let (package, mut source) = nano("nano-f16.gguf");
+    let small = options(64);
+    let check = engine.preflight(&package, Sides::B, &small, around());
+    let alone = pollster::block_on(check).expect("figures").total_bytes();
     let limited = LoadOptions {
-        memory_limit: Some(first.weight_bytes * 3 / 2 + (8 << 20)),
+        memory_limit: Some(alone),
         ..options(64)
     };
+    let check = engine.preflight(&package, Sides::B, &limited, around());
+    let findings = pollster::block_on(check).expect("figures").findings;
+    assert!(
+        findings
+            .iter()
+            .any(|it| !it.refuses && it.message.contains("turns"))
+    );
     let told = RefCell::new(Vec::new());
-    let (package, mut source) = nano("nano-f16.gguf");
     let emit = |event| told.borrow_mut().push(event);
     let second = engine.load(package, &mut source, Sides::B, &limited, &emit);
-    let bytes = pollster::block_on(second).expect("a model").weight_bytes;
-    let alone = LoadOptions {
-        memory_limit: Some(bytes + 1),
-        ..options(64)
+    pollster::block_on(second).expect("a model");
+    let away = Event::Residence {
+        a: Residence::Away,
+        b: Residence::Resident,
     };
-    load(&mut engine, "nano-f16.gguf", Sides::B, &alone);
-    assert_eq!(engine.residence(Side::A), Residence::Away);
-    assert_eq!(engine.residence(Side::B), Residence::Resident);
-    load(&mut engine, "nano-q8_0.gguf", Sides::A, &alone);
+    assert!(told.borrow().contains(&away));
+    // And back.
+    load(&mut engine, "nano-q8_0.gguf", Sides::A, &limited);
     assert_eq!(engine.residence(Side::A), Residence::Resident);
     assert_eq!(engine.residence(Side::B), Residence::Away);
-    assert!(
-        told.borrow()
-            .iter()
-            .any(|event| matches!(event, Event::Residence { .. }))
-    );
+}
+
+#[test]
+fn what_a_check_refuses_is_not_loaded() {
+    let mut engine = Engine::<Cpu>::new(StopFlag::default());
+    load(&mut engine, "nano-q8_0.gguf", Sides::A, &options(64));
+    let (package, mut source) = nano("nano-f16.gguf");
+    let limited = LoadOptions {
+        memory_limit: Some(1000),
+        ..options(64)
+    };
+    let refused = engine.load(package, &mut source, Sides::B, &limited, &|_| {});
+    let failure = pollster::block_on(refused).expect_err("too large");
+    assert_eq!(failure.kind, FailureKind::Memory);
+    assert_eq!(engine.residence(Side::A), Residence::Resident);
+    assert_eq!(engine.residence(Side::B), Residence::Empty);
 }
 
 fn around() -> Surroundings {

@@ -247,9 +247,17 @@ impl<B: Backend> Engine<B> {
         let estimate = backend
             .estimate(&plan, options.half_cache)
             .map_err(|error| load_failure(&error))?;
-        let bytes = estimate.weights
-            + estimate.workspace
-            + estimate.cache_per_token * u64::from(options.context);
+        if let Some(finding) = preflight::refusals(&estimate, options).first() {
+            return Err(Failure {
+                kind: FailureKind::Memory,
+                message: format!("{name} cannot be loaded so. {}", finding.message),
+                advice:
+                    "Choose a shorter context, a smaller quantization or a smaller model, or raise \
+                         the limit."
+                        .to_owned(),
+            });
+        }
+        let bytes = preflight::total(&estimate, options.context);
         let beside: u64 = self.resident().map(|slot| slot.bytes).sum();
         if options
             .memory_limit

@@ -31,8 +31,45 @@ pub struct Surroundings {
 const CONTEXTS: [u32; 6] = [16_384, 8192, 4096, 2048, 1024, 512];
 
 /// Bytes that a model takes with a context of so many tokens.
-fn total(estimate: &Estimate, context: u32) -> u64 {
+pub(super) fn total(estimate: &Estimate, context: u32) -> u64 {
     estimate.weights + estimate.workspace + estimate.cache_per_token * u64::from(context)
+}
+
+/// Why a model cannot be loaded so.
+pub(super) fn refusals(estimate: &Estimate, options: &LoadOptions) -> Vec<Finding> {
+    let needed = total(estimate, options.context);
+    let context = u64::from(options.context);
+    let memory = estimate.most_bytes.filter(|most| needed > *most);
+    let memory = memory.map(|most| {
+        format!(
+            "The CPU engine works in a memory of 4 GB, of which models can have {}; this one needs {}.",
+            gigabytes(most),
+            gigabytes(needed)
+        )
+    });
+    let tokens = estimate.most_tokens.filter(|most| context > *most);
+    let tokens = tokens.map(|most| {
+        format!(
+            "A context of {context} tokens needs cache buffers larger than this GPU binds; the longest \
+             possible here is {most} tokens."
+        )
+    });
+    let limit = options.memory_limit.filter(|limit| needed > *limit);
+    let limit = limit.map(|limit| {
+        format!(
+            "It needs {}, which is {} more than the limit you set.",
+            gigabytes(needed),
+            gigabytes(needed - limit)
+        )
+    });
+    [memory, tokens, limit]
+        .into_iter()
+        .flatten()
+        .map(|message| Finding {
+            refuses: true,
+            message,
+        })
+        .collect()
 }
 
 /// What the model takes, what there is, and what follows. `other` is what the other side's model takes.
@@ -48,43 +85,16 @@ pub(super) fn preflight<B: Backend>(
         .map_err(|error| load_failure(&error))?;
     let context = options.context;
     let needed = total(&estimate, context);
-    let mut findings = Vec::new();
-    let mut find = |refuses: bool, message: String| findings.push(Finding { refuses, message });
-    if let Some(most) = estimate.most_bytes.filter(|most| needed > *most) {
-        find(
-            true,
-            format!(
-                "The CPU engine works in a memory of 4 GB, of which models can have {}; this one needs {}.",
-                gigabytes(most),
-                gigabytes(needed)
-            ),
-        );
-    }
-    if let Some(most) = estimate
-        .most_tokens
-        .filter(|most| u64::from(context) > *most)
-    {
-        find(
-            true,
-            format!(
-                "A context of {context} tokens needs cache buffers larger than this GPU binds; the \
-                 longest possible here is {most} tokens."
-            ),
-        );
-    }
+    let mut findings = refusals(&estimate, options);
+    let mut find = |message: String| {
+        findings.push(Finding {
+            refuses: false,
+            message,
+        });
+    };
     if let Some(limit) = options.memory_limit {
-        if needed > limit {
+        if needed <= limit && needed + other > limit {
             find(
-                true,
-                format!(
-                    "It needs {}, which is {} more than the limit you set.",
-                    gigabytes(needed),
-                    gigabytes(needed - limit)
-                ),
-            );
-        } else if needed + other > limit {
-            find(
-                false,
                 "It does not fit beside the other side's model: they will take turns, and the one \
                  that is needed is read from storage again."
                     .to_owned(),
@@ -94,51 +104,38 @@ pub(super) fn preflight<B: Backend>(
         .device_memory
         .filter(|memory| needed + other > *memory)
     {
-        find(
-            false,
-            format!(
-                "It needs {}, and the browser says that this device has about {}. If memory runs out, \
+        find(format!(
+            "It needs {}, and the browser says that this device has about {}. If memory runs out, \
                  loading ends with a message.",
-                gigabytes(needed + other),
-                gigabytes(memory)
-            ),
-        );
+            gigabytes(needed + other),
+            gigabytes(memory)
+        ));
     }
     let model_context = u32::try_from(package.plan.config.context).unwrap_or(u32::MAX);
     if context > model_context {
-        find(
-            false,
-            format!(
-                "The model was made for {model_context} tokens; beyond that it talks nonsense."
-            ),
-        );
+        find(format!(
+            "The model was made for {model_context} tokens; beyond that it talks nonsense."
+        ));
     }
     if options.keep {
         match &around.storage {
-            Err(why) => find(
-                false,
-                format!(
-                    "It cannot be kept in this browser ({why}): the next visit fetches it again."
-                ),
-            ),
+            Err(why) => find(format!(
+                "It cannot be kept in this browser ({why}): the next visit fetches it again."
+            )),
             Ok(storage) => {
                 let missing = around.storage_bytes.saturating_sub(around.kept_bytes);
                 let free = storage.quota.saturating_sub(storage.used);
                 if missing > free {
-                    find(
-                        false,
-                        format!(
-                            "Storage is short: keeping it takes {} more, and the browser offers {}. \
+                    find(format!(
+                        "Storage is short: keeping it takes {} more, and the browser offers {}. \
                              Delete a kept model, or it is loaded without being kept whole.",
-                            gigabytes(missing),
-                            gigabytes(free)
-                        ),
-                    );
+                        gigabytes(missing),
+                        gigabytes(free)
+                    ));
                 }
             }
         }
     }
-    findings.sort_by_key(|finding| !finding.refuses);
 
     let memory = options.memory_limit.or(around.device_memory);
     let room = [options.memory_limit, estimate.most_bytes]
