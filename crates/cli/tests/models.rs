@@ -228,6 +228,16 @@ fn a_conversion_that_was_broken_off_goes_on() {
     assert_eq!(before, written(), "a sound shard is not written again");
     assert!(files(&whole) == files(&broken));
 
+    let said = complaint(&[
+        "convert",
+        text(&broken),
+        "--quant",
+        "q8",
+        "--out",
+        text(&broken),
+    ]);
+    assert!(said.contains("own folder"), "{said}");
+
     // Once it is finished, it is left alone.
     let said = complaint(&arguments);
     assert!(said.contains("finished package"), "{said}");
@@ -589,6 +599,25 @@ fn adapters_are_merged() {
     let said = complaint(&arguments);
     assert!(
         said.contains(&a) && said.contains(&b) && !said.contains(&names[0]),
+        "{said}"
+    );
+    let said = complaint(&[
+        "merge-lora",
+        text(&fixture("nano/nano-f16.gguf")),
+        text(&adapter),
+        "--out",
+        text(&out),
+    ]);
+    assert!(said.contains("no folder"), "{said}");
+    let said = complaint(&[
+        "merge-lora",
+        text(&out),
+        text(&adapter),
+        "--out",
+        text(&out),
+    ]);
+    assert!(
+        said.contains("layers.5") || said.contains("own folder"),
         "{said}"
     );
     // An adapter alone is no model.

@@ -39,6 +39,14 @@ pub struct Arguments {
 /// Merges and gives a summary.
 pub async fn run(arguments: &Arguments) -> anyhow::Result<Value> {
     let (base, out) = (&arguments.base, &arguments.out);
+    for folder in [base, &arguments.adapter] {
+        ensure!(
+            folder.is_dir(),
+            "{} is no folder; base model and adapter are folders with safetensors (an adapter cannot be \
+             merged into a GGUF file)",
+            folder.display()
+        );
+    }
     let config_text = read_text(&base.join("config.json"))?;
     let tied = HfConfig::parse(&config_text)?.tied;
     let (header, source, files) = open_base(base).await?;

@@ -67,6 +67,11 @@ pub async fn run(arguments: &Arguments) -> anyhow::Result<Value> {
     let (tokenizer, tokenizer_bytes) = tokenizer_file(&package);
     let draft = draft(&package, &target, arguments.quant, tokenizer);
     let out = Folder::new(&arguments.out)?;
+    if arguments.source.is_dir()
+        && fs::canonicalize(&arguments.source)? == fs::canonicalize(&arguments.out)?
+    {
+        bail!("--out is the source's own folder; choose another one");
+    }
     let identity = identity(&draft, shard_bytes, &source)?;
     let mut journal = out.journal(&identity)?;
 
