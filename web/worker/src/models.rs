@@ -544,7 +544,10 @@ impl Models {
                 File::Local(_) => None,
             })
             .collect();
-        let origin_bytes = package.plan.tensor_bytes();
+        let origin_bytes = match place.options.recipe {
+            Some(_) => package.plan.tensor_bytes(),
+            None => package.plan.end(),
+        };
         let dense = package.kind == Kind::Safetensors;
         let recipes = [Recipe::Q8, Recipe::Q4].map(|recipe| {
             let plan = target(&package.plan, recipe);

@@ -268,6 +268,7 @@ impl<B: Backend> Engine<B> {
 
         let stop = self.stop.clone();
         let total = plan.end();
+        emit(progress(Stage::Weights, 0, total, start));
         let network = loop {
             let backend = self.open().await?;
             let loading = backend.load(source, &plan, options.half_cache, |done| {
