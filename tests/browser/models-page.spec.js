@@ -52,7 +52,7 @@ test.describe("the room of models", () => {
     const asked = await engine.next("check");
     expect(asked.source).toMatchObject({ type: "hub", repository: "kosiasuzu/agenticml-llama3.1-8b-lora-merged", file: null, token: null });
     expect(asked.sides).toBe("a");
-    expect(asked.options).toMatchObject({ recipe: "q4", context: 2048, keep: true });
+    expect(asked.options).toMatchObject({ recipe: "q4k", context: 2048, keep: true });
     await expect(check()).toContainText("Checking AgenticML 8B, 4-bit");
 
     await engine.found();
@@ -113,7 +113,7 @@ test.describe("the room of models", () => {
       name: "ChatML 8B",
       weightBytes: 8.5 * GB,
       findings: [{ refuses: true, message: "It needs 9.44 GB, which is 1.44 GB more than the limit you set." }],
-      offers: [{ type: "recipe", recipe: "q4", totalBytes: 5.64 * GB }, { type: "context", context: 512, totalBytes: 7.9 * GB }, { type: "smallerModel" }],
+      offers: [{ type: "recipe", recipe: "q4k", totalBytes: 5.64 * GB }, { type: "context", context: 512, totalBytes: 7.9 * GB }, { type: "smallerModel" }],
     });
     await expect(check().getByTestId("verdict")).toContainText("No, 1.44 GB too much.");
     await expect(check().getByTestId("findings")).toContainText("1.44 GB more than the limit");
@@ -126,7 +126,7 @@ test.describe("the room of models", () => {
     ]);
 
     await check().getByTestId("offer").first().click();
-    expect((await engine.next("check")).options).toMatchObject({ recipe: "q4", context: 2048 });
+    expect((await engine.next("check")).options).toMatchObject({ recipe: "q4k", context: 2048 });
     await engine.found({ name: "ChatML 8B" });
     await expect(check().getByTestId("verdict")).toContainText("Yes");
     await expect(check().getByTestId("check-load")).toBeEnabled();
@@ -234,7 +234,7 @@ test.describe("the room of models", () => {
     const dropped = await engine.next("check");
     expect(dropped.source).toEqual({ type: "files", names: ["config.json", "more/a.safetensors"] });
     expect(dropped.files.map(({ size }) => size)).toEqual([2, 3]);
-    expect(dropped.options.recipe).toBe("q4");
+    expect(dropped.options.recipe).toBe("q4k");
   });
 
   test("a load is paused, goes on, breaks off, and is cancelled with what it left", async ({ playground, page, site }) => {
@@ -378,8 +378,8 @@ test.describe("the room of models", () => {
     await enter(page, site);
     await room.getByTestId("own-address").fill("owner/name");
     await room.getByTestId("own-check").click();
-    expect((await engine.next("check")).options.recipe).toBe("q4");
-    await engine.found({ label: "GGUF, quantized to q4" });
+    expect((await engine.next("check")).options.recipe).toBe("q4k");
+    await engine.found({ label: "GGUF, quantized to q4k" });
     expect((await engine.next("check")).options.recipe).toBe(null);
     await engine.found({ label: "GGUF, F16", offers: [{ type: "recipe", recipe: "q8", totalBytes: 2 * GB }] });
     await expect(page.getByTestId("weights-as-is")).toBeChecked();

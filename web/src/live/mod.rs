@@ -149,7 +149,7 @@ impl Quant {
     /// The recipe that the engine knows it by.
     pub fn recipe(self) -> Option<String> {
         match self {
-            Self::Q4 => Some("q4".to_owned()),
+            Self::Q4 => Some("q4k".to_owned()),
             Self::Q8 => Some("q8".to_owned()),
             Self::AsIs => None,
         }

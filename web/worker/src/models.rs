@@ -549,7 +549,7 @@ impl Models {
             None => package.plan.end(),
         };
         let dense = package.kind == Kind::Safetensors;
-        let recipes = [Recipe::Q8, Recipe::Q4].map(|recipe| {
+        let recipes = [Recipe::Q8, Recipe::Q4K].map(|recipe| {
             let plan = target(&package.plan, recipe);
             (recipe.name().to_owned(), plan)
         });
