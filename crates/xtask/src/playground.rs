@@ -1,5 +1,6 @@
 //! The program `playground`, which the tests and measurements use to make shards.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -9,37 +10,47 @@ use crate::project::Project;
 use crate::suite::{HEAVY, HEAVY_FEATURES};
 use crate::synthetic::{self, Kind, Size};
 
-/// MiB of a shard of the scaled-down model, so that it has several.
-const SMALL_SHARD: &str = "1";
-
-/// What the browser tests load besides the small real model: a scaled-down one in all its forms.
+/// What the browser tests load besides the small real model: a scaled-down one in all its forms. Its shards
+/// are small, so that it has several; those of half precision are larger than what is read at once.
 pub fn test_models(project: &Project, folder: &Path) -> Result<()> {
     synthetic::model(folder, Size::Nano, Kind::F16)?;
-    for recipe in ["q4", "f16"] {
-        shards(project, folder, Size::Nano, recipe)?;
+    for (recipe, shard_mib) in [("q4", 1), ("f16", 3)] {
+        shards(project, folder, Size::Nano, recipe, shard_mib)?;
     }
     Ok(())
 }
 
-/// A synthetic model as our shards in `folder`, converted by a recipe unless that was done before.
-pub fn shards(project: &Project, folder: &Path, size: Size, recipe: &str) -> Result<PathBuf> {
+/// A synthetic model as our shards of so many MiB in `folder`, converted by a recipe unless that was done
+/// before.
+pub fn shards(
+    project: &Project,
+    folder: &Path,
+    size: Size,
+    recipe: &str,
+    shard_mib: u32,
+) -> Result<PathBuf> {
+    let source = synthetic::model(folder, size, Kind::Safetensors)?;
     let out = folder.join(format!("{}.{recipe}", size.shape().name));
     // It is written last.
-    if out.join("model.json").is_file() {
+    let manifest = out.join("model.json");
+    let written = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    if let (Ok(source), Ok(manifest)) = (written(&source.join("config.json")), written(&manifest))
+        && manifest > source
+    {
         return Ok(out);
     }
-    let source = synthetic::model(folder, size, Kind::Safetensors)?;
-    let mut convert = process::command(project, build(project)?);
-    convert.arg("convert").arg(&source);
-    convert.args(["--quant", recipe, "--out"]).arg(&out);
-    if size == Size::Nano {
-        convert.args(["--shard-size", SMALL_SHARD]);
-    }
-    process::run(&mut convert)?;
+    process::run(
+        process::command(project, build(project)?)
+            .arg("convert")
+            .arg(&source)
+            .args(["--quant", recipe, "--shard-size", &shard_mib.to_string()])
+            .arg("--out")
+            .arg(&out),
+    )?;
     ensure!(
-        out.join("model.json").is_file(),
-        "the conversion wrote no model.json into {}",
-        out.display()
+        manifest.is_file(),
+        "the conversion wrote no {}",
+        manifest.display()
     );
     Ok(out)
 }

@@ -25,11 +25,19 @@ export class Storage {
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(this.page.url()).origin, quotaSize: bytes });
   }
 
-  /** The piece that is arriving, from 1, and how much of it is here, as the room shows it. */
-  async arrived() {
-    const text = await this.page.getByTestId("load-panel").innerText();
-    const [, piece, amount, unit] = /piece (\d+)\s+([\d.]+) (kB|MB) of/.exec(text) ?? [];
-    return { piece: Number(piece), kB: Math.round(Number(amount) * { kB: 1, MB: 1000 }[unit]) };
+  /** Sizes of all stored files. */
+  async sizes() {
+    return await this.page.evaluate(async () => {
+      const sizes = [];
+      const walk = async (folder) => {
+        for await (const handle of folder.values()) {
+          if (handle.kind === "directory") await walk(handle);
+          else sizes.push((await handle.getFile()).size);
+        }
+      };
+      await walk(await navigator.storage.getDirectory());
+      return sizes;
+    });
   }
 
   /** Changes a bit in the middle of the largest stored file; returns its path and size. */

@@ -39,7 +39,9 @@ pub fn run(project: &Project, model: Model, browser: &Path, json: Option<&Path>)
     let models = project.cache.join("models");
     let file = match model {
         Model::One => synthetic::model(&models, Size::One, Kind::Q4_K_M)?,
-        Model::Eight => playground::shards(project, &models, Size::Eight, "q4")?.join("model.json"),
+        Model::Eight => {
+            playground::shards(project, &models, Size::Eight, "q4", 64)?.join("model.json")
+        }
     };
     let site = project.target.join("site");
     site::build(project, &Recipe::quick(Engine::Included), &site)?;
