@@ -12,6 +12,7 @@ use weights::manifest::{FORMAT, Licence, Manifest, Shard, Special, VERSION};
 use weights::safetensors;
 use weights::source::folder::{Folder, MemoryFolder};
 use weights::source::{DirFolder, Joined};
+use weights::store::{Description, Keeping, Key, MemoryDisk, Store};
 use weights::{ByteSource, MemorySource, SourceError, digest};
 
 fn fixtures() -> PathBuf {
@@ -823,4 +824,60 @@ fn errors_keep_their_kind() {
     assert!(matches!(error, LoadError::Manifest(_)), "{error}");
     let error = block_on(package::open(&nano_hf(), Some("none.gguf"))).expect_err("refused");
     assert!(matches!(error, LoadError::Source(error) if error.is_missing()));
+}
+
+/// A folder that cannot list its files, as an address on the web.
+struct Unlisted(MemoryFolder);
+
+impl Folder for Unlisted {
+    type Source = MemorySource<std::sync::Arc<[u8]>>;
+
+    async fn open(&self, name: &str) -> Result<Self::Source, SourceError> {
+        self.0.open(name).await
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+/// Opens a package, keeps what was read for that, and opens it again from what was kept.
+fn kept_and_opened<F: Folder>(folder: F, main: Option<&str>) -> (Package, Package) {
+    let folder = Keeping::new(folder);
+    let (package, _) = opened(&folder, main);
+    let store = Store::new(MemoryDisk::new());
+    let description = Description::default();
+    let key = Key::of(&["a"]);
+    let create = store.open_or_create(&key, &description, 1);
+    let (mut entry, _) = block_on(create);
+    block_on(entry.set_small(&folder.take())).expect("room");
+    let stored = block_on(entry.small()).expect("whole").expect("kept");
+    (package, opened(&stored, main).0)
+}
+
+#[test]
+fn packages_of_every_kind_open_from_what_storage_noted() {
+    let mut gguf = MemoryFolder::new("memory");
+    gguf.insert("x.gguf", fixture(GGUF[3]));
+    let folders = [
+        (gguf, "x.gguf"),
+        (nano_hf(), "config.json"),
+        (shards(GGUF[3], 100_001), "model.json"),
+    ];
+    for (folder, main) in folders {
+        for (package, again) in [
+            kept_and_opened(folder.clone(), Some(main)),
+            kept_and_opened(Unlisted(folder), Some(main)),
+        ] {
+            assert_eq!(again.plan, package.plan, "{main}");
+            assert_eq!(again.tokenizer, package.tokenizer);
+            assert_eq!(again.template, package.template);
+            assert_eq!(again.special, package.special);
+            assert_eq!(again.pieces, package.pieces);
+        }
+    }
 }

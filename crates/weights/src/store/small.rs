@@ -244,7 +244,8 @@ impl<S: ByteSource> ByteSource for KeepingSource<S> {
     }
 }
 
-/// The small files of a stored model, as the folder that its package is opened from.
+/// The small files of a stored model, as the folder that its package is opened from. As with a folder on
+/// the web, that there is no such file may only show with the first read.
 #[derive(Clone, Debug)]
 pub struct StoredFolder {
     name: String,
@@ -281,11 +282,22 @@ impl Folder for StoredFolder {
                     size: file.size,
                     block: self.block.clone(),
                     parts,
+                    noted: true,
                 });
             }
         }
-        Err(SourceError::NotFound {
-            name: format!("{}/{name}", self.name),
+        let full = format!("{}/{name}", self.name);
+        let names = self.small.names.as_ref();
+        if names.is_some_and(|names| !names.iter().any(|known| known == name)) {
+            return Err(SourceError::NotFound { name: full });
+        }
+        // Opened and never read, as shards are, or not there at all.
+        Ok(StoredSource {
+            name: full,
+            size: None,
+            block: self.block.clone(),
+            parts: Vec::new(),
+            noted: false,
         })
     }
 
@@ -306,6 +318,8 @@ pub struct StoredSource {
     block: Rc<[u8]>,
     /// Offset in the file, place in the block.
     parts: Vec<(u64, std::ops::Range<usize>)>,
+    /// Whether anything of it was read when its package was opened.
+    noted: bool,
 }
 
 impl ByteSource for StoredSource {
@@ -323,6 +337,11 @@ impl ByteSource for StoredSource {
         buf: &mut Vec<u8>,
         len: usize,
     ) -> Result<(), SourceError> {
+        if !self.noted {
+            return Err(SourceError::NotFound {
+                name: self.name.clone(),
+            });
+        }
         let end = offset.checked_add(len as u64);
         if let Some(size) = self.size
             && end.is_none_or(|end| end > size)
