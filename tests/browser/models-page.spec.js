@@ -75,11 +75,14 @@ test.describe("the room of models", () => {
     await expect(panel.getByTestId("strip").locator("i")).toHaveCount(75);
     await expect(panel.getByTestId("strip").locator("i.v")).toHaveCount(26);
     await expect(panel.getByTestId("strip")).toHaveAttribute("aria-label", "26 of 75 pieces verified, 0 in storage, 1 being checked, 1 arriving");
-    await expect(panel).toContainText("1.70 GB of 4.70 GB, 5.80 GB over the network");
-    await expect(panel).toContainText(/rate\s*120 MB\/s/);
-    await expect(panel).toContainText(/left\s*25 s/);
+    // What arrives counts before it is handed out: 27 pieces and 30 MB.
+    await expect(panel).toContainText("1.76 GB of 4.70 GB, 5.80 GB over the network");
+    await page.waitForTimeout(300);
+    await engine.progress(1.71 * GB, 4.7 * GB, 21);
+    await expect(panel).toContainText(/rate\s*[\d.]+ [MG]B\/s/);
+    await expect(panel).toContainText(/left\s*[\d.]+ m?s/);
     await expect(panel.getByTestId("keeps")).toHaveText("Closing the tab keeps 26 pieces and goes on with piece 27.");
-    await expect(preset("AgenticML 8B")).toContainText("36 %");
+    await expect(preset("AgenticML 8B")).toContainText("37 %");
 
     await engine.residence("resident", "empty");
     await engine.loaded("a");

@@ -84,7 +84,7 @@ pub fn Top() -> impl IntoView {
             return (true, true, format!("{name}, side {} running", side.plate()));
         }
         if let Some(load) = &*live.load.read() {
-            let share = load.progress.share();
+            let share = load.share();
             let share = share.map_or(String::new(), |share| format!(", {share:.0} %"));
             return (false, true, format!("loading a model{share}"));
         }

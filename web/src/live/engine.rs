@@ -305,7 +305,7 @@ impl Live {
             }),
             Event::Pieces { pieces } => self.load.update(|load| {
                 if let Some(load) = load {
-                    load.pieces = Some(pieces);
+                    load.told(pieces);
                 }
             }),
             Event::Loaded { sides, model } => self.loaded_for(sides, *model),
@@ -405,7 +405,7 @@ impl Live {
         self.load.update(|load| {
             let Some(load) = load else { return };
             load.moved(now);
-            let quarters = now.share().map_or(0, |share| (share / 25.0) as u32);
+            let quarters = load.share().map_or(0, |share| (share / 25.0) as u32);
             if now.stage == Stage::Weights && quarters > load.said && quarters < 4 {
                 load.said = quarters;
                 said = Some(format!("{} per cent loaded.", quarters * 25));

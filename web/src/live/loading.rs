@@ -76,8 +76,12 @@ pub struct Load {
     pub pieces: Option<Pieces>,
     /// Whether it is being stopped.
     pub how: How,
+    /// Bytes that are here, be they in the model's memory or still in a piece that is not whole.
+    pub here: u64,
+    /// Bytes of a piece, as far as one was seen.
+    piece_bytes: u64,
     /// Where it was of late: seconds and bytes, the oldest first.
-    pub trail: VecDeque<(f64, u64)>,
+    trail: VecDeque<(f64, u64)>,
     /// Milliseconds since 1970 of its start.
     pub started: f64,
     /// The share that was last said to screen readers, in quarters.
@@ -85,19 +89,66 @@ pub struct Load {
 }
 
 impl Load {
+    fn new(asked: Asked) -> Self {
+        Self {
+            asked,
+            progress: Progress::NONE,
+            pieces: None,
+            how: How::Runs,
+            here: 0,
+            piece_bytes: 0,
+            trail: VecDeque::new(),
+            started: 0.0,
+            said: 0,
+        }
+    }
+
     /// Bytes per second of late, once there is something to tell it from.
     pub fn rate(&self) -> Option<f64> {
         let ((from, old), (to, new)) = (self.trail.front()?, self.trail.back()?);
         (to - from > 0.2 && new > old).then(|| (new - old) as f64 / (to - from))
     }
 
+    /// Per cent, where the whole is known.
+    pub fn share(&self) -> Option<f64> {
+        let total = self.progress.total;
+        (total > 0).then(|| (self.here as f64 * 100.0 / total as f64).min(100.0))
+    }
+
     pub(super) fn moved(&mut self, progress: Progress) {
         if progress.stage != self.progress.stage {
             self.trail.clear();
         }
-        self.progress = progress;
-        self.trail.push_back((progress.seconds, progress.done));
-        while self.trail.len() > 2 && progress.seconds - self.trail[0].0 > WINDOW {
+        self.moved_at(super::engine::now(), |load| load.progress = progress);
+    }
+
+    pub(super) fn told(&mut self, pieces: Pieces) {
+        self.moved_at(super::engine::now(), |load| load.pieces = Some(pieces));
+    }
+
+    /// Takes a change, counts what is here, and remembers when that was.
+    fn moved_at(&mut self, now: f64, change: impl FnOnce(&mut Self)) {
+        change(self);
+        let arriving = self.pieces.as_ref().and_then(|pieces| pieces.arriving);
+        let seen = arriving.map_or(0, |arriving| arriving.bytes);
+        self.piece_bytes = self.piece_bytes.max(seen);
+        let total = self.progress.total;
+        let pieces = self.pieces.as_ref().map_or(0, |pieces| {
+            if pieces.verified >= pieces.total {
+                return total;
+            }
+            let each = match self.piece_bytes {
+                0 => total / u64::from(pieces.total).max(1),
+                each => each,
+            };
+            let whole = u64::from(pieces.verified) + u64::from(pieces.hashing.is_some());
+            let part = pieces.arriving.map_or(0, |arriving| arriving.done);
+            whole.saturating_mul(each).saturating_add(part).min(total)
+        });
+        self.here = self.here.max(self.progress.done).max(pieces);
+        let seconds = (now - self.started) / 1e3;
+        self.trail.push_back((seconds, self.here));
+        while self.trail.len() > 2 && seconds - self.trail[0].0 > WINDOW {
             self.trail.pop_front();
         }
     }
@@ -210,15 +261,9 @@ impl Live {
             options: asked.options.clone(),
         };
         let files = asked.chosen.files.clone();
-        self.load.set(Some(Load {
-            asked,
-            progress: Progress::NONE,
-            pieces: None,
-            how: How::Runs,
-            trail: VecDeque::new(),
-            started: super::engine::now(),
-            said: 0,
-        }));
+        let mut load = Load::new(asked);
+        load.started = super::engine::now();
+        self.load.set(Some(load));
         self.expect(Answer::Load);
         self.post(&request, &files);
     }
@@ -492,6 +537,56 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::protocol::{Arriving, Sides};
+
+    #[test]
+    fn what_is_here_counts_before_it_is_handed_out() {
+        let mut load = Load::new(Asked {
+            chosen: Chosen::new(Source::Kept {
+                key: "k".to_owned(),
+            }),
+            sides: Sides::A,
+            options: LoadOptions {
+                recipe: None,
+                context: 1,
+                half_cache: false,
+                keep: true,
+                memory_limit: None,
+            },
+            preset: None,
+        });
+        let pieces = |verified, hashing, arriving| Pieces {
+            total: 3,
+            verified,
+            hashing,
+            arriving,
+            kept: 0,
+            damaged: 0,
+            discarded: None,
+            not_kept: None,
+            fetched: 0,
+        };
+        let arriving = |piece, done| {
+            Some(Arriving {
+                piece,
+                done,
+                bytes: 100,
+            })
+        };
+        let mut here = |progress: u64, told: Pieces| {
+            load.moved_at(0.0, |load| {
+                load.progress.total = 250;
+                load.progress.done = progress;
+                load.pieces = Some(told);
+            });
+            load.here
+        };
+        assert_eq!(here(0, pieces(0, None, arriving(0, 60))), 60);
+        assert_eq!(here(0, pieces(0, Some(0), None)), 100);
+        assert_eq!(here(30, pieces(1, None, arriving(1, 20))), 120);
+        assert_eq!(here(100, pieces(1, None, None)), 120, "it never goes back");
+        assert_eq!(here(100, pieces(3, None, None)), 250);
+    }
 
     #[test]
     fn a_file_says_its_quantization() {

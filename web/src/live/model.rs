@@ -296,16 +296,16 @@ fn again(live: Live) -> Option<AnyView> {
 /// How far a load is: bytes, rate, time left.
 pub fn pace(load: &Load) -> String {
     let now = load.progress;
-    let mut line = words::bytes(now.done);
+    let mut line = words::bytes(load.here);
     if now.total > 0 {
         line.push_str(&format!(" of {}", words::bytes(now.total)));
     }
     if let Some(rate) = load.rate() {
         line.push_str(&format!(", {}/s", words::bytes(rate as u64)));
-        if now.total > now.done {
+        if now.total > load.here {
             line.push_str(&format!(
                 ", {} left",
-                words::seconds((now.total - now.done) as f64 / rate)
+                words::seconds((now.total - load.here) as f64 / rate)
             ));
         }
     }
@@ -313,7 +313,7 @@ pub fn pace(load: &Load) -> String {
 }
 
 fn progress(live: Live, load: &Load) -> AnyView {
-    let share = load.progress.share().unwrap_or(0.0);
+    let share = load.share().unwrap_or(0.0);
     view! {
         <h2>"Loading: "{words::stage(load.progress.stage)}</h2>
         <p class="file mono" dir="ltr">{load.asked.chosen.name.clone()}</p>

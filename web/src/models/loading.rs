@@ -88,7 +88,7 @@ pub fn LoadPanel() -> impl IntoView {
             load.asked.options.keep && load.pieces.is_none_or(|pieces| pieces.not_kept.is_none())
         })
     });
-    let share = move || load().and_then(|load| load.progress.share());
+    let share = move || load().and_then(|load| load.share());
     let title = move || match (
         goes.get(),
         live.halted.get().map(|halted| halted.failure.is_some()),
@@ -209,11 +209,11 @@ fn tally(pieces: &Pieces) -> Tally {
 }
 
 fn received(load: &Load) -> String {
-    let now = load.progress;
-    let mut text = if now.total > 0 {
-        format!("{} of {}", words::bytes(now.done), words::bytes(now.total))
+    let total = load.progress.total;
+    let mut text = if total > 0 {
+        format!("{} of {}", words::bytes(load.here), words::bytes(total))
     } else {
-        words::bytes(now.done)
+        words::bytes(load.here)
     };
     if let Some(pieces) = &load.pieces
         && load.asked.chosen.is_remote()
@@ -228,7 +228,7 @@ fn received(load: &Load) -> String {
 
 fn left(load: &Load) -> Option<String> {
     let rate = load.rate()?;
-    let rest = load.progress.total.checked_sub(load.progress.done)?;
+    let rest = load.progress.total.checked_sub(load.here)?;
     Some(words::seconds(rest as f64 / rate))
 }
 

@@ -206,7 +206,7 @@ fn Row(at: usize, preset: presets::Preset) -> impl IntoView {
         live.load
             .read()
             .as_ref()
-            .and_then(|load| load.progress.share())
+            .and_then(|load| load.share())
             .map_or("…".to_owned(), |share| format!("{share:.0} %"))
     };
     let label = preset.name.clone();
