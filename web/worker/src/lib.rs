@@ -20,8 +20,8 @@ use self::models::{Models, Place};
 #[cfg(feature = "check")]
 mod check;
 mod delegate;
+mod files;
 mod models;
-mod place;
 
 /// What this build's models run on.
 #[cfg(feature = "gpu")]
