@@ -26,6 +26,7 @@ mod report;
 
 /// Bytes of a piece of a model that does not come in pieces of its own.
 const PIECE_BYTES: u64 = 64 << 20;
+
 /// A model that was asked for; enough to load it again.
 #[derive(Clone)]
 pub struct Place {
