@@ -60,6 +60,8 @@ pub struct Models {
     abort: Rc<RefCell<Option<AbortHandle>>>,
     /// Bytes of a piece.
     piece_bytes: u64,
+    /// The limit that was set last.
+    memory_limit: Option<u64>,
 }
 
 impl Models {
@@ -75,6 +77,7 @@ impl Models {
             stop,
             abort,
             piece_bytes: piece_bytes.unwrap_or(PIECE_BYTES).clamp(1, PIECE_BYTES),
+            memory_limit: None,
         }
     }
 
@@ -119,6 +122,7 @@ impl Models {
         engine: &mut Engine<B>,
         place: Place,
     ) -> Result<Event, Failure> {
+        self.memory_limit = place.options.memory_limit;
         let whole = self.is_whole(&place).await;
         let mut loaded = self.try_load(engine, &place).await;
         if whole && loaded.is_err() && !self.is_whole(&place).await {
@@ -265,7 +269,9 @@ impl Models {
             return Ok(());
         }
         let place = self.places.iter().find(|place| place.sides.has(side));
-        if let Some(place) = place.cloned() {
+        if let Some(mut place) = place.cloned() {
+            // What holds now, whatever held when it was first loaded.
+            place.options.memory_limit = self.memory_limit;
             let event = self.load(engine, place).await?;
             post(&event);
         }
