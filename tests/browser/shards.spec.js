@@ -8,7 +8,7 @@ const BINDING = 64 << 10;
 /** Bytes of a piece. */
 const PIECE = 100_000;
 const TEXT = " the of and to in is was for";
-const TOKENS = 12;
+const TOKENS = 8;
 /** Tokens; the buffers of a longer one would exceed the binding. */
 const CONTEXT = 128;
 

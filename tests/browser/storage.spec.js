@@ -185,6 +185,21 @@ test.describe("models and their storage", { tag: "@engine" }, () => {
     await expect(tab.model.failure).toContainText(/damaged|checksum/i);
   });
 
+  test("a second visit: nothing is fetched, not even what the server no longer has", async ({ server, page, site }) => {
+    const host = server.host(shards());
+    await tab.model.load(host.address("model.json"));
+    await tab.model.ready(MINUTE);
+    const ids = await writes(tab);
+    host.files = {};
+    const before = host.asked.length;
+    await page.reload();
+    tab = await opened(page, site);
+    await tab.model.load(host.address("model.json"));
+    await tab.model.ready(MINUTE);
+    expect(host.asked.slice(before)).toEqual([]);
+    expect(await writes(tab)).toEqual(ids);
+  });
+
   test("a byte that is wrong in storage: that piece alone is fetched again", async ({ server, page, site }) => {
     const host = server.host(shards());
     await tab.model.load(host.address("model.json"));
