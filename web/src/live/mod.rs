@@ -9,7 +9,7 @@ mod processor;
 
 pub use chosen::{Chosen, address, dropped};
 pub use loading::{Asked, Check, Halted, How, Kept, Load, Progress};
-pub use model::{ModelPanel, failure, licence, whereabouts};
+pub use model::{ModelPanel, failure, licence, on_cpu, whereabouts};
 pub use panel::LivePanel;
 
 use crate::document::Side;

@@ -117,7 +117,7 @@ fn Load() -> impl IntoView {
 }
 
 /// Whether models are going to run on the CPU.
-fn on_cpu(live: Live) -> bool {
+pub fn on_cpu(live: Live) -> bool {
     match &*live.processor.read() {
         Some(processor) => matches!(processor, Processor::Cpu { .. }),
         None => live.choice.get() == Choice::Cpu,

@@ -102,7 +102,7 @@ pub fn CheckPanel() -> impl IntoView {
                         </Show>
                         <dt>"options"</dt><dd class="s switches">
                             <crate::controls::Toggle label="Half-precision cache" title="Keep keys and values on the GPU in 16 bits: half the memory, and rounding errors of about one in two thousand"
-                                value=move || options.read().as_ref().is_some_and(|options| options.half_cache) set=move |on| { live.half_cache.set(on); live.check_anew(|asked| asked.options.half_cache = on) }/>
+                                value=move || options.read().as_ref().is_some_and(|options| options.half_cache) set=move |on| { live.half_cache.set(on); live.check_anew(|asked| asked.options.half_cache = on) } disabled=Signal::derive(move || live::on_cpu(live))/>
                             <Show when=move || !stored.get()><crate::controls::Toggle label="Keep in this browser" title="Keep it piece by piece, so that the next visit fetches nothing"
                                 value=move || options.read().as_ref().is_some_and(|options| options.keep) set=move |on| live.check_anew(|asked| asked.options.keep = on)/></Show></dd>
                         {move || preflight.get().map(|found| facts(&found, options.get().as_ref()))}
@@ -465,7 +465,8 @@ fn smaller(page: Page) -> AnyView {
     names
         .into_iter()
         .rev()
-        .take(2)
+        // How large a model of one's own is, is not known here.
+        .take(if preset.is_some() { 2 } else { 1 })
         .rev()
         .map(|(at, name)| {
             view! { <button class="btn" data-testid="offer" on:click=move |_| presets::check(page, at, sides)>{name}</button> }
