@@ -3,7 +3,7 @@
 import { expect, test } from "./test.js";
 
 for (const spread of ["rows", "lanes"]) {
-  test(`kernels agree with plain arithmetic: ${spread}`, async ({ page, site }) => {
+  test(`kernels agree with plain arithmetic: ${spread}`, { tag: "@engine" }, async ({ page, site }) => {
     test.setTimeout(300_000);
     await page.goto(new URL("check.html", site).href);
     await page.waitForFunction(() => window.check);
