@@ -1,9 +1,10 @@
 // A model for each side: both in memory where they fit, taking turns where they do not.
-import { good } from "../tools/gguf.js";
 import { readFileSync } from "node:fs";
+import { good } from "../tools/gguf.js";
 import { expect, test } from "./test.js";
 
-const wide = readFileSync(new URL("../fixtures/nano/nano-f16.gguf", import.meta.url));
+// The smaller of the two, and so coarse that it writes something else.
+const coarse = readFileSync(new URL("../fixtures/nano/nano-q2_k.gguf", import.meta.url));
 
 /**
  * Loads a model on each side, has A, B and A write, and returns what was told. `share` is what both may
@@ -57,7 +58,7 @@ for (const processor of ["cpu", "gpu"]) {
     test.setTimeout(180_000);
 
     test("stay together, or take turns and lose nothing", async ({ page, server, site }) => {
-      const host = server.host({ "a.gguf": good(), "b.gguf": wide });
+      const host = server.host({ "a.gguf": coarse, "b.gguf": good() });
       const addresses = ["a.gguf", "b.gguf"].map((name) => host.address(name));
       await page.goto(new URL("bench.html", site).href);
       const together = await turns(page, { processor }, addresses);
