@@ -20,8 +20,8 @@ use web_sys::Element;
 /// The page.
 #[component]
 pub fn App() -> impl IntoView {
-    let (trajectory, title) = crate::samples::first();
-    let page = Page::new(trajectory.clone(), title);
+    let (trajectory, first) = crate::samples::first();
+    let page = Page::new(trajectory.clone(), first);
     provide_context(page);
     page.open(trajectory);
     crate::samples::load_list(page);

@@ -15,15 +15,20 @@ const FIRST: &str = include_str!("../../public/samples/lines-in-main-py.json");
 /// Its file, which the list names too.
 const FIRST_FILE: &str = "lines-in-main-py.json";
 
-/// The first sample and its title.
-pub fn first() -> (Trajectory, String) {
+/// The first sample, and how to list it.
+pub fn first() -> (Trajectory, Sample) {
     let value = json::loads(FIRST).unwrap_or(Value::Null);
-    let title = value
-        .get("title")
-        .and_then(Value::as_str)
-        .unwrap_or("Sample")
-        .to_owned();
-    (Trajectory::from_json(&value).unwrap_or_default(), title)
+    let sample = Sample {
+        file: String::new(),
+        title: word(&value, "title").unwrap_or_else(|| "Sample".to_owned()),
+        domain: word(&value, "domain").unwrap_or_default(),
+        about: word(&value, "about").unwrap_or_default(),
+    };
+    (Trajectory::from_json(&value).unwrap_or_default(), sample)
+}
+
+fn word(object: &Value, key: &str) -> Option<String> {
+    object.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
 async fn fetch(url: &str) -> Result<Response, String> {
@@ -80,8 +85,10 @@ pub fn load_list(page: Page) {
             .iter()
             .filter_map(|entry| {
                 Some(Sample {
-                    file: entry.get("file")?.as_str()?.to_owned(),
-                    title: entry.get("title")?.as_str()?.to_owned(),
+                    file: word(entry, "file")?,
+                    title: word(entry, "title")?,
+                    domain: word(entry, "domain").unwrap_or_default(),
+                    about: word(entry, "about").unwrap_or_default(),
                 })
             })
             // Only names in the folder itself; the list is data.

@@ -149,6 +149,10 @@ pub struct Sample {
     pub file: String,
     /// Its title.
     pub title: String,
+    /// The domain that the list puts it under.
+    pub domain: String,
+    /// What it teaches; may be empty.
+    pub about: String,
 }
 
 /// The page's state.
@@ -216,7 +220,7 @@ pub struct Page {
 
 impl Page {
     /// The state at the start.
-    pub fn new(trajectory: Trajectory, title: String) -> Self {
+    pub fn new(trajectory: Trajectory, first: Sample) -> Self {
         let trajectory = RwSignal::new(trajectory);
         let tokenizer = RwSignal::new(None::<Shared<Llama3Tokenizer>>);
         let document = Memo::new(move |_| {
@@ -256,10 +260,7 @@ impl Page {
             help: RwSignal::new(false),
             about: RwSignal::new(false),
             spoken: RwSignal::new(String::new()),
-            samples: RwSignal::new(vec![Sample {
-                file: String::new(),
-                title,
-            }]),
+            samples: RwSignal::new(vec![first]),
             sample: RwSignal::new(0),
             editing: RwSignal::new(None),
             live: Live::new(),

@@ -60,11 +60,21 @@ pub fn Top() -> impl IntoView {
         theme.get_untracked().apply();
     };
     let options = move || {
-        page.samples
-            .get()
+        // Domains in the order in which they first come; a sample's value is its place in the list.
+        let mut domains: Vec<(String, Vec<_>)> = Vec::new();
+        for (at, sample) in page.samples.get().into_iter().enumerate() {
+            let option = view! { <option value=at.to_string() title=sample.about selected=move || page.sample.get() == at>{sample.title}</option> };
+            match domains
+                .iter_mut()
+                .find(|(domain, _)| *domain == sample.domain)
+            {
+                Some((_, options)) => options.push(option),
+                None => domains.push((sample.domain, vec![option])),
+            }
+        }
+        domains
             .into_iter()
-            .enumerate()
-            .map(|(at, sample)| view! { <option value=at.to_string() selected=move || page.sample.get() == at>{sample.title}</option> })
+            .map(|(domain, options)| view! { <optgroup label=domain>{options}</optgroup> })
             .collect_view()
     };
     let engine = move || {
