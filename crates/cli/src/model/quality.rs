@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use cpu::{Arithmetic, CpuNetwork};
+use engine::runtime::build_tokenizer;
 use model::Session;
-use model::package::{Package, TokenizerFile};
+use model::package::Package;
 use serde_json::{Value, json};
-use tokens::model::{ModelTokenizer, Parts, SpecialIds};
+use tokens::model::ModelTokenizer;
 
 use super::open::open;
+use super::run::failed;
 use crate::progress::{Progress, Unit};
 use crate::text;
 
@@ -175,30 +177,7 @@ async fn logits(session: &mut Session<CpuNetwork>, ids: &[u32]) -> anyhow::Resul
 
 /// The tokenizer of a package.
 fn tokenizer(package: &Package) -> anyhow::Result<ModelTokenizer> {
-    let special = &package.special;
-    let tokenizer = match package.tokenizer.clone() {
-        TokenizerFile::Gguf(parts) => ModelTokenizer::from_gguf(Parts {
-            model: parts.model,
-            pre: parts.pre,
-            tokens: parts.tokens,
-            types: parts.types,
-            merges: parts.merges,
-            bos: parts.bos,
-            eos: parts.eos,
-            eot: parts.eot,
-            eom: parts.eom,
-            add_bos: parts.add_bos,
-        })?,
-        TokenizerFile::Json(json) => {
-            let special = SpecialIds {
-                bos: special.bos,
-                eos: special.eos.clone(),
-                add_bos: special.add_bos,
-            };
-            ModelTokenizer::from_json(&json, &special)?
-        }
-    };
-    Ok(tokenizer)
+    build_tokenizer(package.tokenizer.clone(), package.special.clone()).map_err(failed)
 }
 
 #[cfg(test)]

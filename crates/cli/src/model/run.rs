@@ -286,6 +286,7 @@ async fn bench_on<B: Backend>(arguments: &Bench, backend: B) -> anyhow::Result<V
     Ok(json!(measures))
 }
 
-fn failed(failure: Failure) -> anyhow::Error {
+/// A failure of the engine with what to do about it.
+pub fn failed(failure: Failure) -> anyhow::Error {
     anyhow!("{}\n{}", failure.message, failure.advice)
 }

@@ -404,8 +404,11 @@ pub fn label(package: &Package, options: &LoadOptions) -> String {
     }
 }
 
-/// What `model` reads and `tokens` takes; the two rooms do not know each other.
-fn build_tokenizer(file: TokenizerFile, special: Special) -> Result<ModelTokenizer, Failure> {
+/// The tokenizer of a package: what `model` reads and `tokens` takes; the two rooms do not know each other.
+///
+/// # Errors
+/// A failure of kind [`FailureKind::Unsupported`].
+pub fn build_tokenizer(file: TokenizerFile, special: Special) -> Result<ModelTokenizer, Failure> {
     let built = match file {
         TokenizerFile::Gguf(parts) => ModelTokenizer::from_gguf(Parts {
             model: parts.model,
