@@ -65,9 +65,9 @@ fn peak(weights: &[f32]) -> f32 {
     weights.iter().fold(0.0, |peak, x| peak.max(x.abs()))
 }
 
-/// The most that a weight may be off, as a part of its block's largest. With the outermost weight one
-/// step beyond the last level and half a step elsewhere; the K types have groups' scales and minimums
-/// rounded on top.
+/// The most that a block's weights may be off in the square mean, as a part of its largest. Plain rounding
+/// is half a step off at most, or a whole one where a type has no level for the far end of the range; the K
+/// types have groups' scales and minimums rounded on top.
 fn bound(kind: BlockType) -> f32 {
     match kind {
         BlockType::F32 => 0.0,
@@ -134,6 +134,8 @@ fn any_weights() -> impl Strategy<Value = Vec<f32>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
+    /// A fit is at least as good as plain rounding in the square mean. To be so it may leave single
+    /// weights further off: of 32 that are half a step off in the mean, one is off by less than 3 steps.
     #[test]
     fn no_weight_is_further_off_than_the_type_allows(weights in any_weights()) {
         for kind in KINDS {
@@ -141,9 +143,12 @@ proptest! {
             let len = kind.block_len();
             for (block, back) in weights.chunks(len).zip(back.chunks(len)) {
                 let most = (bound(kind) * peak(block) + floor(kind)) * 1.01;
+                let square: f32 = block.iter().zip(back).map(|(a, b)| (a - b).powi(2)).sum();
+                let mean = (square / len as f32).sqrt();
+                prop_assert!(mean <= most, "{kind}: {mean} in the mean in a block up to {}", peak(block));
                 for (weight, back) in block.iter().zip(back) {
                     prop_assert!(
-                        (weight - back).abs() <= most,
+                        (weight - back).abs() <= 3.0 * most,
                         "{kind}: {weight} became {back} in a block up to {}", peak(block)
                     );
                 }
