@@ -2,6 +2,7 @@
 //! the engine's worker.
 
 mod about;
+mod address;
 mod app;
 mod controls;
 mod costs;
@@ -12,9 +13,11 @@ mod help;
 mod highlight;
 mod icons;
 mod inspector;
+mod keys;
 mod live;
 mod models;
 mod pieces;
+mod pointing;
 mod rows;
 mod samples;
 mod sides;

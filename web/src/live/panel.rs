@@ -175,7 +175,7 @@ fn Ask(side: Side) -> impl IntoView {
             </Show>
             <span class="right"></span>
             <Show when=move || !ready()>
-                <button class="btn pri" data-testid="open-model" on:click=move |_| { page.dock.set(Dock::Model); page.pane.set(Pane::Dock); crate::app::focus_model(); }>"Load a model …"</button>
+                <button class="btn pri" data-testid="open-model" on:click=move |_| { page.dock.set(Dock::Model); page.pane.set(Pane::Dock); crate::pointing::focus_model(); }>"Load a model …"</button>
             </Show>
             <Show when=move || !state.is_going() && ready()>
                 <button class="btn pri" data-testid="generate" title=why_not disabled=other on:click=move |_| send(page, side)>"Generate"</button>

@@ -10,7 +10,7 @@ mod presets;
 use crate::document::Side;
 use crate::dom;
 use crate::live::{self, Asked, Live};
-use crate::state::{Page, Room, page};
+use crate::state::{Page, page};
 use crate::words;
 use engine::protocol::{KeptModel, Residence, Sides};
 use leptos::ev::DragEvent;
@@ -323,13 +323,5 @@ fn Settings() -> impl IntoView {
             }}</p>
             <div class="line"><crate::controls::Toggle label="Keep models in this browser" title="What comes from elsewhere is kept piece by piece, so that a load goes on where it stopped and the next visit fetches nothing" value=move || live.keep.get() set=move |keep| live.keep_models(keep)/></div>
         </section>
-    }
-}
-
-/// Which room an address names.
-pub fn room_of(hash: &str) -> Room {
-    match hash.trim_start_matches('#') {
-        "models" => Room::Models,
-        _ => Room::Compare,
     }
 }

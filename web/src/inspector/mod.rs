@@ -47,8 +47,8 @@ pub fn Inspector() -> impl IntoView {
     view! {
         <aside class="pane r" aria-label="Inspector">
             <div class="bar"><h2>"Inspector"</h2><span class="muted">{title}</span>
-                <span class="right tabs steps"><button class="btn quiet" aria-label="Previous token" title="Previous token" on:click=move |_| crate::app::step(page, -1)>"←"</button>
-                    <button class="btn quiet" aria-label="Next token" title="Next token" on:click=move |_| crate::app::step(page, 1)>"→"</button>
+                <span class="right tabs steps"><button class="btn quiet" aria-label="Previous token" title="Previous token" on:click=move |_| crate::keys::step(page, -1)>"←"</button>
+                    <button class="btn quiet" aria-label="Next token" title="Next token" on:click=move |_| crate::keys::step(page, 1)>"→"</button>
                     <button class="btn quiet close" aria-label="Close" on:click=move |_| page.drawer.set(false)>{icons::cross()}</button></span></div>
             <div class="insp" data-testid="inspector">{body}
                 <section class="keys-box"><div class="keys"><span><kbd>"↑↓"</kbd>" frame"</span><span><kbd>"←→"</kbd>" token"</span><span><kbd>"X"</kbd>" other side"</span>

@@ -182,7 +182,7 @@ fn Draft(at: usize) -> impl IntoView {
         if done {
             event.stop_propagation();
             page.editing.set(None);
-            crate::app::focus_card(at);
+            crate::pointing::focus_card(at);
         }
     };
     let id = format!("draft-{at}");
