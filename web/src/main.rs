@@ -14,6 +14,7 @@ mod highlight;
 mod icons;
 mod inspector;
 mod keys;
+mod lessons;
 mod live;
 mod models;
 mod pieces;

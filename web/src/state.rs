@@ -1,6 +1,7 @@
 //! What the page holds: signals, and the one computation everything shown comes from.
 
 use crate::document::{Document, Side};
+use crate::lessons::Lessons;
 use crate::live::Live;
 use crate::models::Models;
 use formats::Trajectory;
@@ -131,6 +132,8 @@ pub enum Room {
     Compare,
     /// The models.
     Models,
+    /// The lessons: their list, or one of their pages.
+    Lessons,
 }
 
 /// What the dock shows.
@@ -216,6 +219,8 @@ pub struct Page {
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
+    /// What the room of lessons shows.
+    pub lessons: Lessons,
 }
 
 impl Page {
@@ -265,6 +270,7 @@ impl Page {
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
+            lessons: Lessons::new(),
         }
     }
 

@@ -112,7 +112,7 @@ pub fn Top() -> impl IntoView {
     view! {
         <header class="top">
             <h1 class="brand"><a href="./">"AgenticML "<span>"Playground"</span></a></h1>
-            <nav class="tabs rooms" aria-label="Rooms">{room(Room::Compare, "#", "Compare")}{room(Room::Models, "#models", "Models")}</nav>
+            <nav class="tabs rooms" aria-label="Rooms">{room(Room::Compare, "#", "Compare")}{room(Room::Lessons, "#lessons", "Lessons")}{room(Room::Models, "#models", "Models")}</nav>
             <label class="sel sample" class:gone=move || page.room.get() != Room::Compare><span class="muted">"Sample"</span><select aria-label="Sample" data-testid="sample"
                 on:change=move |event| if let Ok(at) = event_target_value(&event).parse() { crate::samples::open(page, at) }>{options}</select></label>
             <span class="right state wide" class:run=move || engine().1>{move || engine().0.then(|| view! { <span class="dot"></span> })}{move || engine().2}</span>
