@@ -1,5 +1,5 @@
 // Lessons: their list, presenter mode, the way into the playground and back.
-import { Lessons } from "./pages/lessons.js";
+import { Lessons, SLOW } from "./pages/lessons.js";
 import { SIDES } from "./pages/playground.js";
 import { expect, test } from "./test.js";
 
@@ -137,9 +137,9 @@ test.describe("a broken lesson", () => {
     await page.route("**/lessons/owners.json", (route) => route.fulfill({ json: lesson }));
     await page.goto(`${playground.site}#lessons/owners/1`);
     const trouble = page.getByTestId("lesson-trouble");
-    await expect(trouble).toContainText('owners.json, pages[1].panels[0].side: "A" or "B" is expected');
+    await expect(trouble).toContainText('owners.json, pages[1].panels[0].side: "A" or "B" is expected', { timeout: SLOW });
     await page.goto(`${playground.site}#lessons/no-such-lesson/1`);
-    await expect(trouble).toContainText("no-such-lesson.json");
+    await expect(trouble).toContainText("no-such-lesson.json", { timeout: SLOW });
     await trouble.getByRole("link", { name: "All lessons" }).click();
     await expect(lessons.entry("owners")).toBeVisible();
   });

@@ -1,6 +1,9 @@
 // The room of lessons as a person uses it.
 import { expect } from "@playwright/test";
 
+/** A busy machine takes its time to start the page and to fetch a lesson. */
+export const SLOW = 20_000;
+
 export class Lessons {
   constructor(page, site) {
     this.page = page;
@@ -19,7 +22,7 @@ export class Lessons {
 
   async openList() {
     await this.page.goto(`${this.site}#lessons`);
-    await expect(this.page.getByTestId("lessons-list").locator("ol a").first()).toBeVisible();
+    await expect(this.page.getByTestId("lessons-list").locator("ol a").first()).toBeVisible({ timeout: SLOW });
   }
 
   entry(id) {
@@ -34,8 +37,8 @@ export class Lessons {
 
   /** Waits until a page is shown with everything on it. */
   async at(number) {
-    await expect(this.stage).toHaveAttribute("data-page", String(number));
-    await expect(this.body.getByText("Tokens are on their way.")).toHaveCount(0);
+    await expect(this.stage).toHaveAttribute("data-page", String(number), { timeout: SLOW });
+    await expect(this.body.getByText("Tokens are on their way.")).toHaveCount(0, { timeout: SLOW });
     await expect(this.title).toBeVisible();
   }
 
