@@ -1,13 +1,16 @@
 //! Tokenizers, encoding with provenance, and label masks.
 
 mod classes;
+mod costs;
 mod llama3;
 pub mod model;
+pub mod prefix;
 mod reading;
 mod row;
 pub mod seeds;
 mod view;
 
+pub use costs::{Comparison, Cost, Costs, Difference, Part, compare, costs};
 pub use formats::Policy;
 pub use llama3::{Llama3Tokenizer, Piece, RANKS, SPECIALS, VocabularyError};
 pub use reading::{Generated, GeneratedFrame, read_generated};
