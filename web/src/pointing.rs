@@ -63,7 +63,7 @@ pub fn focused(page: Page, event: &FocusEvent) {
         return;
     };
     let Some(spot) = spot_of(&element) else {
-        if dom::closest(&element, ".fc").is_some() {
+        if dom::closest(&element, ".fc,.cf").is_some() {
             set_if_new(page.focus, link_of(&element));
         }
         if let Some(written) = written_of(&element) {

@@ -1,5 +1,6 @@
 //! What the page holds: signals, and the one computation everything shown comes from.
 
+use crate::costs::Costs;
 use crate::document::{Document, Side};
 use crate::live::Live;
 use crate::models::Models;
@@ -216,6 +217,8 @@ pub struct Page {
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
+    /// What the costs show.
+    pub costs: Costs,
 }
 
 impl Page {
@@ -265,6 +268,7 @@ impl Page {
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
+            costs: Costs::new(),
         }
     }
 

@@ -9,6 +9,7 @@ mod reading;
 mod row;
 pub mod seeds;
 mod view;
+mod why;
 
 pub use costs::{Comparison, Cost, Costs, Difference, Part, compare, costs};
 pub use formats::Policy;
@@ -16,3 +17,4 @@ pub use llama3::{Llama3Tokenizer, Piece, RANKS, SPECIALS, VocabularyError};
 pub use reading::{Generated, GeneratedFrame, read_generated};
 pub use row::{PromptError, StopError, StopFacts, TrainingRow, prompt, training_row};
 pub use view::{Arm, Counts, Token, TokenView, kind_of_marker, labels, marker_id, view};
+pub use why::{Why, why};

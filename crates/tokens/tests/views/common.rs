@@ -1,8 +1,8 @@
 //! The tokenizer.
 
+use formats::Trajectory;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use formats::Trajectory;
 use tokens::Llama3Tokenizer;
 
 /// The repository's root.

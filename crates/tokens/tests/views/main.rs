@@ -6,3 +6,4 @@ mod prefix;
 mod properties;
 mod reading;
 mod sample;
+mod why;

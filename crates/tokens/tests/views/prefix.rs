@@ -44,7 +44,11 @@ fn what_is_appended_keeps_the_cache() {
 
 #[test]
 fn a_batch_is_one_turn_of_frames_and_several_messages() {
-    let frames = [&OPENING[..], &[CALL, CALL, END, RESULT, RESULT, ANSWER, END]].concat();
+    let frames = [
+        &OPENING[..],
+        &[CALL, CALL, END, RESULT, RESULT, ANSWER, END],
+    ]
+    .concat();
     let Turns(a) = of(&frames, Arm::AgenticMl);
     let ranges: Vec<_> = a.into_iter().map(|turn| turn.frames).collect();
     assert_eq!(ranges, [3..6, 8..10]);
