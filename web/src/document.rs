@@ -290,15 +290,6 @@ impl Document {
     pub fn message_of_frame(&self, frame: usize) -> Option<usize> {
         self.conversation.messages_of_frame(frame).first().copied()
     }
-
-    /// Forged markers on both sides: tokens of content that are special or spell a marker.
-    pub fn forged(&self) -> usize {
-        self.sides
-            .iter()
-            .flat_map(SideDoc::tokens)
-            .filter(|token| token.forged)
-            .count()
-    }
 }
 
 type Rendered = (Rendering, Option<Rendering>, Option<String>);

@@ -1,7 +1,7 @@
 //! What the page holds: signals, and the one computation everything shown comes from.
 
-use crate::costs::Costs;
 use crate::document::{Document, Side};
+use crate::inspector::Explain;
 use crate::live::Live;
 use crate::models::Models;
 use formats::Trajectory;
@@ -217,8 +217,8 @@ pub struct Page {
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
-    /// What the costs show.
-    pub costs: Costs,
+    /// What costs and inspector show.
+    pub explain: Explain,
 }
 
 impl Page {
@@ -268,7 +268,7 @@ impl Page {
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
-            costs: Costs::new(),
+            explain: Explain::new(),
         }
     }
 

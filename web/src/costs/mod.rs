@@ -35,26 +35,10 @@ impl Section {
     ];
 }
 
-/// The costs' own state.
-#[derive(Clone, Copy)]
-pub struct Costs {
-    /// The section that is shown.
-    pub section: RwSignal<Section>,
-}
-
-impl Costs {
-    /// The state at the start.
-    pub fn new() -> Self {
-        Self {
-            section: RwSignal::new(Section::Kinds),
-        }
-    }
-}
-
 /// The sections and their tabs.
 #[component]
 pub fn Sections() -> impl IntoView {
-    let section = page().costs.section;
+    let section = page().explain.section;
     let tabs = Section::ALL.map(|(which, title)| {
         view! {
             <button role="tab" id=format!("costs-{}", title.to_lowercase()) data-testid=format!("costs-{}", title.to_lowercase()) aria-controls="costs-body"

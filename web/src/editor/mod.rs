@@ -40,7 +40,7 @@ fn Findings() -> impl IntoView {
     let page = page();
     move || {
         let document = page.document.get();
-        let forged = document.forged();
+        let forged = crate::inspector::forged(&document);
         let errors = document
             .sides
             .iter()
@@ -50,7 +50,7 @@ fn Findings() -> impl IntoView {
         let body = if errors > 0 {
             view! { <span class="state er">{icons::alert()}<b>{if errors == 1 { "One side" } else { "Neither side" }}</b>{if errors == 1 { " cannot be written" } else { " can be written" }}</span> }.into_any()
         } else if forged > 0 {
-            view! { <span class="state er">{icons::alert()}<b>"Forged markers"</b>" content spells special tokens; encoded as text"</span> }.into_any()
+            view! { <crate::inspector::ForgedState/> }.into_any()
         } else if found > 0 {
             view! { <span class="state er">{icons::alert()}<b>{words::count(found, "finding")}</b>", shown at their frames"</span> }.into_any()
         } else if document.sides.iter().all(|side| side.view.is_some()) {
