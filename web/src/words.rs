@@ -163,9 +163,8 @@ pub fn trained(
     )
 }
 
-/// Why the sides differ, in full: the parts by the size of their change, what JSON escapes, what is
-/// trained. `counts` has trained tokens and all tokens of either side.
-pub fn difference(comparison: &Comparison, counts: [(usize, usize); 2]) -> String {
+/// Why the sides differ: the parts by the size of their change, and what JSON escapes.
+pub fn difference(comparison: &Comparison) -> String {
     let change: i64 = comparison.parts.iter().map(|part| part.change()).sum();
     let mut parts: Vec<_> = comparison
         .parts
@@ -193,8 +192,7 @@ pub fn difference(comparison: &Comparison, counts: [(usize, usize); 2]) -> Strin
     if a + b > 0 {
         text = format!("{text}. JSON escapes: {a} on A, {b} on B");
     }
-    let [a, b] = counts;
-    format!("{text}. {}.", trained(a, b))
+    text + "."
 }
 
 fn noun(part: Part) -> &'static str {
@@ -215,28 +213,32 @@ pub fn cache_sentence([a, b]: [&Turns; 2]) -> String {
     if a.0.is_empty() && b.0.is_empty() {
         return "No turn of the model yet, so no prompt to keep.".to_owned();
     }
-    let side = |name: &str, turns: &Turns| {
+    let run = |turns: &Turns, noun: &str| {
         format!(
-            "{name} runs {} of {} ({}) over {}",
+            "{} of {}{noun} ({}) in {}",
             turns.anew(),
-            count(turns.prompt(), "prompt token"),
+            turns.prompt(),
             share(turns.anew(), turns.prompt()),
             count(turns.0.len(), "turn")
         )
     };
     let lost = match (a.dropped(), b.dropped()) {
-        (0, 0) => "Both only append, so the cache keeps all it has.".to_owned(),
-        (0, b) => format!(
-            "B changes earlier text, so {} of its cache are lost.",
-            count(b, "token")
+        (0, 0) => "Both only append: no cache is lost.".to_owned(),
+        (0, n) => format!(
+            "B changes earlier text: it loses {} of cache.",
+            count(n, "token")
         ),
-        (a, 0) => format!(
-            "A changes earlier text, so {} of its cache are lost.",
-            count(a, "token")
+        (n, 0) => format!(
+            "A changes earlier text: it loses {} of cache.",
+            count(n, "token")
         ),
         (a, b) => format!("Both change earlier text: {a} and {b} tokens of cache are lost."),
     };
-    format!("With a cache {}, {}. {lost}", side("A", a), side("B", b))
+    format!(
+        "With a cache A runs {}, B {}. {lost}",
+        run(a, " prompt tokens"),
+        run(b, "")
+    )
 }
 
 #[cfg(test)]
@@ -272,9 +274,9 @@ mod tests {
             escapes: [1, 8],
         };
         assert_eq!(
-            difference(&comparison, [(44, 121), (37, 156)]),
+            difference(&comparison),
             "B needs 28 tokens more than A: +20 template text, +19 markers and turns, −11 answers. \
-             JSON escapes: 1 on A, 8 on B. Trained: 44 on A (36 %), 37 on B (24 %)."
+             JSON escapes: 1 on A, 8 on B."
         );
     }
 
@@ -291,8 +293,8 @@ mod tests {
         let b = Turns(vec![turn(60, 0, 0), turn(90, 30, 64)]);
         assert_eq!(
             cache_sentence([&a, &b]),
-            "With a cache A runs 76 of 130 prompt tokens (58 %) over 2 turns, B runs 120 of 150 prompt \
-             tokens (80 %) over 2 turns. B changes earlier text, so 34 tokens of its cache are lost."
+            "With a cache A runs 76 of 130 prompt tokens (58 %) in 2 turns, B 120 of 150 (80 %) in \
+             2 turns. B changes earlier text: it loses 34 tokens of cache."
         );
         assert!(cache_sentence([&Turns::default(), &Turns::default()]).starts_with("No turn"));
     }

@@ -118,7 +118,7 @@ fn turn_row(at: usize, turn: &Turn, most: usize) -> AnyView {
     view! {
         <tr class="cf k-turn" class:lk=linked data-frame=first title=name.clone()>
             <th scope="row">{at + 1}<span class="n">{name.clone()}</span></th>
-            <td class="wide"><span class="meter" aria-hidden="true"><i class="kept" style:width=width(turn.kept)></i><i class="anew" style:width=width(turn.anew())></i></span>{turn.prompt}</td>
+            <td class="wide"><span class="reuse" aria-hidden="true"><i class="kept" style:width=width(turn.kept)></i><i class="anew" style:width=width(turn.anew())></i></span>{turn.prompt}</td>
             <td class:z={turn.kept == 0}>{turn.kept}</td><td>{turn.anew()}</td><td class:z={lost == 0} class:er={lost > 0}>{lost}</td>
         </tr>
     }

@@ -90,7 +90,7 @@ fn heads() -> AnyView {
         <th scope="col" class="gap">"tokens"</th>
         <th scope="col" title="Markers, headers, turn ends, blank lines and template text">"structure"</th>
         <th scope="col" title="Tokens with a label: what the loss sees">"trained"</th>
-        <th scope="col" title="Of the tokens of this side">"share"</th>
+        <th scope="col" class="of" title="Of the tokens of this side">"share"</th>
     }
     .into_any()
 }
@@ -100,7 +100,7 @@ fn cells(cost: Cost, total: usize) -> AnyView {
         |n: usize, class: &'static str| view! { <td class=class class:z={n == 0}>{n}</td> };
     view! {
         {number(cost.tokens, "gap")}{number(cost.structure, "")}{number(cost.trained, "")}
-        <td class:z={cost.tokens == 0}>{words::share(cost.tokens, total)}</td>
+        <td class="of" class:z={cost.tokens == 0}>{words::share(cost.tokens, total)}</td>
     }
     .into_any()
 }
@@ -117,7 +117,7 @@ fn row_view(row: &Row) -> AnyView {
                 <th scope="row">{icons::kind_name(kind)}<span class="n">{at}</span></th>{cells}</tr>
         }
         .into_any(),
-        None => view! { <tr class="out"><th scope="row" title="Begin of text, headers, blank lines, turn ends and template text">"no frame's"</th>{cells}</tr> }
+        None => view! { <tr class="out"><th scope="row" title="Begin of text, headers, blank lines, turn ends and template text">"no frame"</th>{cells}</tr> }
             .into_any(),
     }
 }

@@ -48,13 +48,7 @@ pub fn Why() -> impl IntoView {
             return super::unknown().into_any();
         };
         let comparison = compare(&document.conversation, [of_a, of_b]);
-        let sentence = words::difference(
-            &comparison,
-            [
-                (a.tally.trained, a.tally.tokens),
-                (b.tally.trained, b.tally.tokens),
-            ],
-        );
+        let sentence = words::difference(&comparison);
         let most = comparison
             .parts
             .iter()

@@ -10,7 +10,7 @@ use crate::document::Side;
 use crate::icons;
 use crate::pieces;
 use crate::sides::parts;
-use crate::state::{Link, Page, page};
+use crate::state::{Link, Page, Spot, page};
 use leptos::prelude::*;
 use report::{Report, ReportLine};
 
@@ -48,8 +48,7 @@ pub fn Inspector() -> impl IntoView {
         }
         let document = page.document.get();
         match (
-            page.inspected()
-                .and_then(|spot| Some((spot.side, spot.index(&document)?))),
+            inspected(page).and_then(|spot| Some((spot.side, spot.index(&document)?))),
             page.link.get(),
         ) {
             (Some((side, index)), _) => format!("{}, token {index}", side.plate()),
@@ -66,7 +65,7 @@ pub fn Inspector() -> impl IntoView {
             return of_written(page, written);
         }
         let document = page.document.get();
-        match page.inspected().and_then(|spot| Some((spot, spot.index(&document)?))) {
+        match inspected(page).and_then(|spot| Some((spot, spot.index(&document)?))) {
             Some((spot, index)) => token::view_of(&document, spot, index),
             None => match page.link.get() {
                 Some(Link::Frame(frame)) => frame::view_of(&document, frame),
@@ -87,6 +86,14 @@ pub fn Inspector() -> impl IntoView {
                     <p class="built">"Llama 3.1 vocabulary. "<a href="licences/llama-vocabulary.txt">"Built with Llama"</a></p></section>
             </div>
         </aside>
+    }
+}
+
+/// The token to explain. A message that is pointed at comes before a token that is only selected.
+fn inspected(page: Page) -> Option<Spot> {
+    match (page.hover_spot.get(), page.hover.get()) {
+        (None, Some(Link::Message(_))) => None,
+        _ => page.inspected(),
     }
 }
 
