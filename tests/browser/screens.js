@@ -1,7 +1,9 @@
 // Takes the pictures of the five main states, of which the README shows two; no test.
+import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { FakeEngine } from "./fake-engine.js";
 import { SIDES } from "./pages/playground.js";
+import { smaller } from "./png.js";
 import { expect, test } from "./test.js";
 
 const folder = fileURLToPath(new URL("../screens/", import.meta.url));
@@ -44,7 +46,7 @@ for (const [name, viewport] of Object.entries(sizes)) {
         await playground.open();
         await reach(playground, name === "phone", engine);
         await page.mouse.move(0, 0);
-        await page.screenshot({ path: `${folder}${name}-${colorScheme}${state}.png` });
+        writeFileSync(`${folder}${name}-${colorScheme}${state}.png`, smaller(await page.screenshot()));
       });
     }
   }
