@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Side};
 use crate::dom;
-use crate::pointing::{pin, spot_of};
+use crate::pointing::{chip_of, pin, spot_of};
 use crate::state::{Link, Page, Room, Spot, View};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -22,18 +22,13 @@ pub fn step(page: Page, by: isize) {
     }
 }
 
-/// Selects a token and gives its chip the focus.
+/// Selects a token and gives its chip the focus, wherever in the rows it is.
 fn go(page: Page, spot: Spot) {
     page.leave();
     page.spot.set(Some(spot));
-    let chip = format!(
-        "[data-turn=\"{}\"] .cell[data-side={}] .tk[data-i=\"{}\"]",
-        spot.row,
-        spot.side.key(),
-        spot.at
-    );
+    page.windows.open(spot);
     request_animation_frame(move || {
-        if let Some(chip) = dom::find(&chip) {
+        if let Some(chip) = chip_of(spot) {
             dom::reveal(&chip);
             dom::focus(&chip);
         }
