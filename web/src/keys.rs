@@ -26,7 +26,7 @@ pub fn step(page: Page, by: isize) {
 fn go(page: Page, spot: Spot) {
     page.leave();
     page.spot.set(Some(spot));
-    page.windows.open(spot);
+    page.sides.windows.open(spot);
     request_animation_frame(move || {
         if let Some(chip) = chip_of(spot) {
             dom::reveal(&chip);
@@ -75,6 +75,11 @@ pub fn key(page: Page, event: &KeyboardEvent) {
         return escape(page);
     }
     if in_text || page.help.get_untracked() || page.about.get_untracked() {
+        return;
+    }
+    // People who speak to their computer, or hit keys by chance, can switch these off.
+    let character = event.key().chars().count() == 1 && event.key() != " ";
+    if character && !page.sides.keys.get_untracked() {
         return;
     }
     if page.room.get_untracked() != Room::Compare && event.key() != "?" {

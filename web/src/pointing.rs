@@ -212,7 +212,7 @@ fn open_frame(page: Page, frame: usize) {
         })
     });
     if let Some(spot) = spot {
-        page.windows.open(spot);
+        page.sides.windows.open(spot);
     }
 }
 

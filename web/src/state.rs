@@ -3,7 +3,7 @@
 use crate::document::{Document, Side};
 use crate::live::Live;
 use crate::models::Models;
-use crate::sides::Windows;
+use crate::sides::Sides;
 use formats::Trajectory;
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
@@ -169,8 +169,8 @@ pub struct Page {
     pub tokenizer_error: RwSignal<Option<String>>,
     /// All that is shown of the trajectory.
     pub document: Memo<Shared<Document>>,
-    /// What is built of the rows.
-    pub windows: Windows,
+    /// What is built of the rows, and how keys act on them.
+    pub sides: Sides,
     /// What each side shows.
     pub views: [RwSignal<View>; 2],
     /// Whether each side shows what is trained.
@@ -250,7 +250,7 @@ impl Page {
             tokenizer,
             tokenizer_error: RwSignal::new(None),
             document,
-            windows: Windows::new(document),
+            sides: Sides::new(document),
             views: [View::Tokens; 2].map(RwSignal::new),
             mask: [true; 2].map(RwSignal::new),
             ids: [true; 2].map(RwSignal::new),

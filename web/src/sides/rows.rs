@@ -14,9 +14,9 @@ pub fn Both() -> impl IntoView {
     let page = page();
     let turns = NodeRef::<Div>::new();
     let root = NodeRef::<Div>::new();
-    page.windows.root(root);
+    page.sides.windows.root(root);
     view! {
-        <div class="rows" class:windowed=move || page.windows.active.get() node_ref=root tabindex="0" role="region" aria-label="Both wires, turn by turn">
+        <div class="rows" class:windowed=move || page.sides.windows.active.get() node_ref=root tabindex="0" role="region" aria-label="Both wires, turn by turn">
             {crate::wires::wires(turns)}
             <div node_ref=turns><Turns sides=&Side::BOTH/></div>
         </div>
@@ -28,13 +28,13 @@ pub fn Both() -> impl IntoView {
 pub fn Single(side: Side) -> impl IntoView {
     let page = page();
     let root = NodeRef::<Div>::new();
-    page.windows.root(root);
+    page.sides.windows.root(root);
     let sides: &'static [Side] = match side {
         Side::A => &[Side::A],
         Side::B => &[Side::B],
     };
     view! {
-        <div class="rows solo" class:windowed=move || page.windows.active.get() node_ref=root tabindex="0" role="region" aria-label=format!("{} wire, turn by turn", side.title())>
+        <div class="rows solo" class:windowed=move || page.sides.windows.active.get() node_ref=root tabindex="0" role="region" aria-label=format!("{} wire, turn by turn", side.title())>
             <Turns sides/>
         </div>
     }
@@ -57,11 +57,11 @@ fn Turn(at: usize, sides: &'static [Side]) -> impl IntoView {
     let seen = StoredValue::new([None::<Seen>; 2]);
     let now = move |side: Side, height| Seen {
         view: page.view(side).get_untracked(),
-        width: untrack(|| page.windows.strip_width(alone)),
+        width: untrack(|| page.sides.windows.strip_width(alone)),
         hash: row.get_untracked(),
         height,
     };
-    let near = page.windows.watch(
+    let near = page.sides.windows.watch(
         place,
         at_first(at),
         move |spot| spot.row == at,
@@ -81,7 +81,7 @@ fn Turn(at: usize, sides: &'static [Side]) -> impl IntoView {
         }
         row.track();
         let view = page.view(side).get();
-        let width = page.windows.strip_width(alone);
+        let width = page.sides.windows.strip_width(alone);
         let known = seen.get_value()[side.index()].filter(|seen| *seen == now(side, seen.height));
         let height = match known {
             Some(seen) => seen.height,

@@ -189,7 +189,7 @@ fn StripBox(
     let seen = StoredValue::new(None::<Seen>);
     let now = move |height| Seen {
         view: View::Tokens,
-        width: untrack(|| page.windows.strip_width(alone)),
+        width: untrack(|| page.sides.windows.strip_width(alone)),
         hash: Some(hash),
         height,
     };
@@ -197,12 +197,12 @@ fn StripBox(
         let from = from.get_untracked();
         spot.side == side && spot.row == at && (from..from + len).contains(&spot.at)
     };
-    let near = page.windows.watch(place, false, holds, move |element| {
+    let near = page.sides.windows.watch(place, false, holds, move |element| {
         seen.set_value(Some(now(element.get_bounding_client_rect().height())));
     });
     let height = move || {
         (!near.get()).then(|| {
-            let width = page.windows.strip_width(alone);
+            let width = page.sides.windows.strip_width(alone);
             let known = seen.get_value().filter(|seen| *seen == now(seen.height));
             let height = known.map_or_else(
                 || {
