@@ -3,11 +3,12 @@
 use crate::document::{Document, Side};
 use crate::live::Live;
 use crate::models::Models;
+use crate::sides::Sides;
 use formats::Trajectory;
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use tokens::{Llama3Tokenizer, Token};
+use tokens::{Llama3Tokenizer, Memory, Token};
 
 /// A shared value that is equal only to itself, so that signals compare it at no cost.
 pub struct Shared<T>(Arc<T>);
@@ -40,7 +41,7 @@ impl<T> Deref for Shared<T> {
 }
 
 /// What a side shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// Frames (A) or messages (B).
     Units,
@@ -168,6 +169,8 @@ pub struct Page {
     pub tokenizer_error: RwSignal<Option<String>>,
     /// All that is shown of the trajectory.
     pub document: Memo<Shared<Document>>,
+    /// What is built of the rows, and how keys act on them.
+    pub sides: Sides,
     /// What each side shows.
     pub views: [RwSignal<View>; 2],
     /// Whether each side shows what is trained.
@@ -223,9 +226,15 @@ impl Page {
     pub fn new(trajectory: Trajectory, first: Sample) -> Self {
         let trajectory = RwSignal::new(trajectory);
         let tokenizer = RwSignal::new(None::<Shared<Llama3Tokenizer>>);
+        let memories = StoredValue::new(<[Memory; 2]>::default());
         let document = Memo::new(move |_| {
             let tokenizer = tokenizer.get();
-            Shared::new(Document::new(trajectory.get(), tokenizer.as_deref()))
+            let mut memories = memories.write_value();
+            Shared::new(Document::new(
+                trajectory.get(),
+                tokenizer.as_deref(),
+                &mut memories,
+            ))
         });
         let hover = RwSignal::new(None);
         let focus = RwSignal::new(None);
@@ -241,6 +250,7 @@ impl Page {
             tokenizer,
             tokenizer_error: RwSignal::new(None),
             document,
+            sides: Sides::new(document),
             views: [View::Tokens; 2].map(RwSignal::new),
             mask: [true; 2].map(RwSignal::new),
             ids: [true; 2].map(RwSignal::new),

@@ -81,14 +81,7 @@ fn Card(at: usize, kind: formats::FrameKind) -> impl IntoView {
             _ => "—".to_owned(),
         }
     };
-    let forged = Memo::new(move |_| {
-        let document = page.document.read();
-        document
-            .sides
-            .iter()
-            .flat_map(|side| side.tokens())
-            .any(|token| token.forged && token.frame == Some(at))
-    });
+    let forged = Memo::new(move |_| page.document.read().is_forged(at));
     let findings = Memo::new(move |_| {
         let document = page.document.read();
         document
