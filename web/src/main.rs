@@ -11,6 +11,7 @@ mod dom;
 mod editor;
 mod help;
 mod highlight;
+mod history;
 mod icons;
 mod inspector;
 mod keys;
