@@ -91,7 +91,10 @@ fn held_by(value: &Value) -> usize {
     let inside: usize = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(held_by).sum(),
-        Value::Object(object) => object.iter().map(|(key, item)| key.len() + held_by(item)).sum(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(key, item)| key.len() + held_by(item))
+            .sum(),
         _ => 0,
     };
     size_of::<Value>() + inside

@@ -9,6 +9,7 @@ mod costs;
 mod document;
 mod dom;
 mod editor;
+mod exchange;
 mod help;
 mod highlight;
 mod history;

@@ -12,5 +12,6 @@ mod write;
 
 pub use read::{
     Candidate, Found, MAX_BYTES, MAX_CANDIDATES, Place, Problem, Read, Shape, close_turns, read,
+    too_long,
 };
 pub use write::{Export, ExportError};

@@ -124,7 +124,16 @@ fn every_sample_comes_back() {
             continue;
         };
         let expected = Export::Messages.write(&trajectory);
+        // A wire whose content spells markers is read with those as markers, or refused.
+        let forged = Export::Frames
+            .write(&trajectory)
+            .expect("frames")
+            .contains("<|");
         for form in Export::ALL {
+            let wire = matches!(form, Export::Markers | Export::Reserved | Export::Chat);
+            if wire && forged {
+                continue;
+            }
             let Ok(text) = form.write(&trajectory) else {
                 continue;
             };

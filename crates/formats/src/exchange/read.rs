@@ -181,17 +181,22 @@ pub struct Read {
 
 const FORMS: &str = "Paste frames JSON, messages JSON, rows of a data set (JSONL), or a raw wire that begins with a marker such as <|goal|> or with <|begin_of_text|>.";
 
+/// What to say of a text of more than [`MAX_BYTES`].
+pub fn too_long(bytes: usize) -> Problem {
+    let megabytes = bytes as f64 / 1e6;
+    Problem::new(
+        format!("the text has {megabytes:.1} MB, and at most 8 MiB are read"),
+        "Take out the rows that you need.",
+    )
+}
+
 /// Finds out what a text is and reads it.
 ///
 /// # Errors
 /// When it is nothing that can be read: what is wrong, where, and what to do.
 pub fn read(text: &str) -> Result<Read, Problem> {
     if text.len() > MAX_BYTES {
-        let megabytes = text.len() as f64 / 1e6;
-        return Err(Problem::new(
-            format!("the text has {megabytes:.1} MB, and at most 8 MiB are read"),
-            "Take out the rows that you need.",
-        ));
+        return Err(too_long(text.len()));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let stripped = python::strip_start(text);
