@@ -4,7 +4,7 @@
 use crate::rows;
 use formats::{
     Conversation, Frame, FrameKind, Policy, Rendering, Role, Segment, SegmentKind, Trajectory,
-    agenticml, bridge, chatml, validate::validate,
+    agenticml, bridge, chatml,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -238,8 +238,6 @@ pub struct Document {
     pub sides: [SideDoc; 2],
     /// The rows.
     pub rows: Vec<Row>,
-    /// Broken rules: at which frame, and what is wrong.
-    pub findings: Vec<(usize, String)>,
     /// Whether each frame's content spells a special token.
     forged_frames: Vec<bool>,
 }
@@ -277,13 +275,6 @@ impl Document {
             }
         });
         let rows = lay_out(&trajectory, &conversation, &sides);
-        let findings = match validate(&trajectory.frames, false) {
-            Ok(found) => found
-                .into_iter()
-                .map(|found| (found.frame, found.message))
-                .collect(),
-            Err(error) => vec![(error.frame(), error.to_string())],
-        };
         let mut forged_frames = vec![false; frames];
         for token in sides.iter().flat_map(SideDoc::tokens) {
             if let Some(frame) = token.frame.filter(|_| token.forged)
@@ -297,7 +288,6 @@ impl Document {
             conversation,
             sides,
             rows,
-            findings,
             forged_frames,
         }
     }

@@ -1,6 +1,7 @@
 //! What the page holds: signals, and the one computation everything shown comes from.
 
 use crate::document::{Document, Side};
+use crate::history::History;
 use crate::live::Live;
 use crate::models::Models;
 use crate::sides::Sides;
@@ -213,6 +214,8 @@ pub struct Page {
     pub samples: RwSignal<Vec<Sample>>,
     /// Index of the sample shown, until it is edited.
     pub sample: RwSignal<usize>,
+    /// Undo, redo and unfinished texts.
+    pub history: History,
     /// Which frame is open for editing.
     pub editing: RwSignal<Option<usize>>,
     /// The models and what they write.
@@ -272,6 +275,7 @@ impl Page {
             spoken: RwSignal::new(String::new()),
             samples: RwSignal::new(vec![first]),
             sample: RwSignal::new(0),
+            history: History::new(),
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
@@ -283,8 +287,13 @@ impl Page {
         self.views[side.index()]
     }
 
-    /// Shows another trajectory.
+    /// Shows another trajectory. What was shown before can be brought back by undo.
     pub fn open(self, trajectory: Trajectory) {
+        self.open_as("opened another trajectory", trajectory);
+    }
+
+    /// As [`Page::open`]; `what` names the step, as `imported frames`.
+    pub fn open_as(self, what: &str, trajectory: Trajectory) {
         self.editing.set(None);
         self.spot.set(None);
         self.hover.set(None);
@@ -299,7 +308,7 @@ impl Page {
                     .iter()
                     .position(|frame| frame.kind.owner() == formats::Owner::Model)
             });
-        self.trajectory.set(trajectory);
+        self.replace(what, trajectory);
         self.pin.set(first);
         self.live.cut_reset();
         self.select_first();
@@ -314,15 +323,6 @@ impl Page {
             .and_then(|frame| document.side(Side::B).frame_tokens(frame).first().cloned())
             .and_then(|range| Spot::of_token(&document, Side::B, range.start));
         self.spot.set(first);
-    }
-
-    /// Changes one frame's content.
-    pub fn edit(self, frame: usize, content: formats::json::Value) {
-        self.trajectory.update(|trajectory| {
-            if let Some(frame) = trajectory.frames.get_mut(frame) {
-                frame.content = content;
-            }
-        });
     }
 
     /// Shows a view, and the model beside it when it is the live one.
