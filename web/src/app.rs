@@ -1,7 +1,7 @@
 //! The page as a whole: its layout.
 
 use crate::about::About;
-use crate::costs::{Bars, Key, Sentence, Table};
+use crate::costs::{Bars, Key, Sections, Sentence};
 use crate::document::{Side, Tone};
 use crate::editor::Editor;
 use crate::help::Help;
@@ -91,7 +91,7 @@ fn DockBox() -> impl IntoView {
                 <button class="btn quiet inspect" on:click=move |_| page.drawer.update(|open| *open = !*open)>"Inspector"</button>
             </div>
             {move || match page.dock.get() {
-                Dock::Costs => view! { <Bars/><Table/> }.into_any(),
+                Dock::Costs => view! { <Sections/> }.into_any(),
                 Dock::Model => view! { <ModelPanel/> }.into_any(),
             }}
         </section>

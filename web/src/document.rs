@@ -253,27 +253,25 @@ impl Document {
         let frames = trajectory.frames.len();
         let (conversation, a, b) = render(&trajectory);
         let [memory_a, memory_b] = memories;
-        let sides = [
-            (a, Arm::AgenticMl, memory_a),
-            (b, Arm::ChatMl, memory_b),
-        ]
-        .map(|(side, arm, memory)| {
-            let (rendering, markers, error) = side;
-            let view = tokenizer.filter(|_| error.is_none()).map(|tokenizer| {
-                tokens::view_again(memory, tokenizer, &rendering, arm, Policy::Safe)
-            });
-            let tally = view
-                .as_ref()
-                .map(|view| Tally::of(view, frames))
-                .unwrap_or_default();
-            SideDoc {
-                rendering,
-                markers,
-                view,
-                tally,
-                error,
-            }
-        });
+        let sides = [(a, Arm::AgenticMl, memory_a), (b, Arm::ChatMl, memory_b)].map(
+            |(side, arm, memory)| {
+                let (rendering, markers, error) = side;
+                let view = tokenizer.filter(|_| error.is_none()).map(|tokenizer| {
+                    tokens::view_again(memory, tokenizer, &rendering, arm, Policy::Safe)
+                });
+                let tally = view
+                    .as_ref()
+                    .map(|view| Tally::of(view, frames))
+                    .unwrap_or_default();
+                SideDoc {
+                    rendering,
+                    markers,
+                    view,
+                    tally,
+                    error,
+                }
+            },
+        );
         let rows = lay_out(&trajectory, &conversation, &sides);
         let mut forged_frames = vec![false; frames];
         for token in sides.iter().flat_map(SideDoc::tokens) {
@@ -305,15 +303,6 @@ impl Document {
     /// The message in which a frame stands.
     pub fn message_of_frame(&self, frame: usize) -> Option<usize> {
         self.conversation.messages_of_frame(frame).first().copied()
-    }
-
-    /// Forged markers on both sides: tokens of content that are special or spell a marker.
-    pub fn forged(&self) -> usize {
-        self.sides
-            .iter()
-            .flat_map(SideDoc::tokens)
-            .filter(|token| token.forged)
-            .count()
     }
 }
 

@@ -80,7 +80,7 @@ pub fn focused(page: Page, event: &FocusEvent) {
         return;
     };
     let Some(spot) = spot_of(&element) else {
-        if dom::closest(&element, ".fc").is_some() {
+        if dom::closest(&element, ".fc,.cf").is_some() {
             set_if_new(page.focus, link_of(&element));
         }
         if let Some(written) = written_of(&element) {
@@ -203,7 +203,12 @@ fn open_frame(page: Page, frame: usize) {
         let tokens = document.side(side).frame_tokens(frame);
         Spot::of_token(&document, side, tokens.first()?.start)
     });
-    let row = || document.rows.iter().position(|row| row.frames.contains(&frame));
+    let row = || {
+        document
+            .rows
+            .iter()
+            .position(|row| row.frames.contains(&frame))
+    };
     let spot = first.or_else(|| {
         Some(Spot {
             side: Side::A,

@@ -2,10 +2,11 @@
 
 use crate::document::{Document, Side};
 use crate::history::History;
+use crate::inspector::Explain;
 use crate::live::Live;
 use crate::models::Models;
 use crate::sides::Sides;
-use formats::Trajectory;
+use formats::{Fault, Trajectory};
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -170,6 +171,8 @@ pub struct Page {
     pub tokenizer_error: RwSignal<Option<String>>,
     /// All that is shown of the trajectory.
     pub document: Memo<Shared<Document>>,
+    /// What is wrong with it, each at its frame.
+    pub faults: Memo<Vec<(Option<usize>, Fault)>>,
     /// What is built of the rows, and how keys act on them.
     pub sides: Sides,
     /// What each side shows.
@@ -222,6 +225,8 @@ pub struct Page {
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
+    /// What costs and inspector show.
+    pub explain: Explain,
 }
 
 impl Page {
@@ -253,6 +258,7 @@ impl Page {
             tokenizer,
             tokenizer_error: RwSignal::new(None),
             document,
+            faults: Memo::new(move |_| formats::faults(&trajectory.read())),
             sides: Sides::new(document),
             views: [View::Tokens; 2].map(RwSignal::new),
             mask: [true; 2].map(RwSignal::new),
@@ -279,6 +285,7 @@ impl Page {
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
+            explain: Explain::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::dom;
 use crate::pointing::focus_card;
 use crate::state::{Page, Pane};
-use formats::{Fault, Frame, FrameKind, Payload};
+use formats::{Frame, FrameKind, Payload};
 use leptos::prelude::*;
 use web_sys::Element;
 
@@ -38,19 +38,16 @@ pub struct Desk {
     pub menu: RwSignal<Option<(Menu, [f64; 4])>>,
     /// The frame that is being dragged.
     pub drag: RwSignal<Option<Drag>>,
-    /// What is wrong, each at its frame.
-    pub faults: Memo<Vec<(Option<usize>, Fault)>>,
     /// Whether the dialog that imports is open.
     pub importing: RwSignal<bool>,
 }
 
 impl Desk {
     /// Nothing is open.
-    pub fn new(page: Page) -> Self {
+    pub fn new() -> Self {
         Self {
             menu: RwSignal::new(None),
             drag: RwSignal::new(None),
-            faults: Memo::new(move |_| formats::faults(&page.trajectory.read())),
             importing: RwSignal::new(false),
         }
     }

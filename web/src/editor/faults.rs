@@ -10,7 +10,7 @@ use leptos::ev::MouseEvent;
 use leptos::prelude::*;
 
 /// The sentence of a fault, and the name of its rule.
-fn says(fault: &Fault) -> (String, &'static str) {
+pub fn says(fault: &Fault) -> (String, &'static str) {
     match fault {
         Fault::Rule { rule, message } => (message.clone(), rule.name()),
         Fault::NoRule(message) => (format!("the rules cannot be applied: {message}"), "no rule"),
@@ -78,9 +78,8 @@ fn explained(fault: &Fault) -> Vec<(&'static str, &'static str)> {
 #[component]
 pub fn AtFrame(at: usize) -> impl IntoView {
     let page = page();
-    let desk = desk();
     let faults = Memo::new(move |_| {
-        let faults = desk.faults.read();
+        let faults = page.faults.read();
         let here = faults.iter().filter(|(frame, _)| *frame == Some(at));
         here.map(|(_, fault)| fault.clone()).collect::<Vec<_>>()
     });
@@ -121,8 +120,7 @@ pub fn Foot() -> impl IntoView {
     };
     let line = move || {
         let document = page.document.get();
-        let forged = document.forged();
-        let found = desk.faults.read().len();
+        let found = page.faults.read().len();
         let errors = document
             .sides
             .iter()
@@ -138,8 +136,8 @@ pub fn Foot() -> impl IntoView {
             view! { <span class="state er">{icons::alert()}<b>{words::count(found, "finding")}</b>", shown at their frames"</span> }.into_any()
         } else if unfinished > 0 {
             view! { <span class="state er">{icons::alert()}<b>{words::count(unfinished, "unfinished text")}</b>", kept at the frame"</span> }.into_any()
-        } else if forged > 0 {
-            view! { <span class="state er">{icons::alert()}<b>"Forged markers"</b>" content spells special tokens; encoded as text"</span> }.into_any()
+        } else if crate::inspector::forged(&document) > 0 {
+            view! { <crate::inspector::ForgedState/> }.into_any()
         } else if document.sides.iter().all(|side| side.view.is_some()) {
             view! { <span class="state">{icons::tick()}<b>"Valid"</b>" no findings, no forged markers"</span> }.into_any()
         } else {
@@ -153,9 +151,9 @@ pub fn Foot() -> impl IntoView {
             }
         }
     };
-    let listed = Memo::new(move |_| !desk.faults.read().is_empty());
+    let listed = Memo::new(move |_| !page.faults.read().is_empty());
     let list = move || {
-        let faults = desk.faults.get();
+        let faults = page.faults.get();
         faults
             .into_iter()
             .map(|(frame, fault)| {

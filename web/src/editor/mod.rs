@@ -9,6 +9,7 @@ mod faults;
 mod menu;
 
 pub use desk::desk;
+pub use faults::says;
 
 use crate::dom;
 use crate::exchange::{DropAnywhere, Import, Intake};
@@ -28,7 +29,7 @@ use menu::Menus;
 #[component]
 pub fn Editor() -> impl IntoView {
     let page = page();
-    let desk = Desk::new(page);
+    let desk = Desk::new();
     provide_context(desk);
     provide_context(Intake::new());
     let dragging = Dragging::new(page, desk);

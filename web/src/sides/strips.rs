@@ -197,9 +197,12 @@ fn StripBox(
         let from = from.get_untracked();
         spot.side == side && spot.row == at && (from..from + len).contains(&spot.at)
     };
-    let near = page.sides.windows.watch(place, false, holds, move |element| {
-        seen.set_value(Some(now(element.get_bounding_client_rect().height())));
-    });
+    let near = page
+        .sides
+        .windows
+        .watch(place, false, holds, move |element| {
+            seen.set_value(Some(now(element.get_bounding_client_rect().height())));
+        });
     let height = move || {
         (!near.get()).then(|| {
             let width = page.sides.windows.strip_width(alone);
@@ -289,11 +292,7 @@ mod tests {
             Frame::new(FrameKind::Mission, "Lines?"),
         ];
         frames.push(Frame::new(FrameKind::Feedback, text));
-        Document::new(
-            Trajectory { frames },
-            None,
-            &mut <[Memory; 2]>::default(),
-        )
+        Document::new(Trajectory { frames }, None, &mut <[Memory; 2]>::default())
     }
 
     fn token(text: &str) -> Token {
