@@ -3,6 +3,7 @@
 use crate::document::{Document, Side};
 use crate::live::Live;
 use crate::models::Models;
+use crate::share::Share;
 use formats::Trajectory;
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
@@ -216,6 +217,8 @@ pub struct Page {
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
+    /// Links, kept work, and what is said about them.
+    pub share: Share,
 }
 
 impl Page {
@@ -265,6 +268,7 @@ impl Page {
             editing: RwSignal::new(None),
             live: Live::new(),
             models: Models::new(),
+            share: Share::new(),
         }
     }
 
