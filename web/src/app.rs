@@ -8,6 +8,7 @@ use crate::help::Help;
 use crate::inspector::Inspector;
 use crate::live::{LivePanel, ModelPanel};
 use crate::models::ModelsRoom;
+use crate::share::{self, Notices, ShareDialog};
 use crate::sides::{Both, Heads, Single, parts};
 use crate::state::{Dock, Page, Pane, Room, View, page as page_of};
 use crate::top::Top;
@@ -25,6 +26,7 @@ pub fn App() -> impl IntoView {
     samples::load_tokenizer(page);
     pointing::keep_marks(page);
     address::follow(page);
+    share::start(page);
     let keydown = window_event_listener(leptos::ev::keydown, move |event| keys::key(page, &event));
     on_cleanup(move || keydown.remove());
     let live = move |side: Side| page.view(side).get() == View::Live;
@@ -66,6 +68,8 @@ pub fn App() -> impl IntoView {
             <p class="vh" aria-live="polite">{move || page.live.spoken.get()}</p>
             <Help/>
             <About/>
+            <ShareDialog/>
+            <Notices/>
         </div>
     }
 }

@@ -4,7 +4,8 @@
 use formats::{FrameKind, Owner};
 use leptos::prelude::*;
 
-fn path(kind: FrameKind) -> &'static str {
+/// The path of a kind's glyph, in a field of 12 units: outlined when the runtime owns it, else filled.
+pub fn path(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::Goal => {
             "M6 1.4a4.6 4.6 0 1 0 0 9.2a4.6 4.6 0 1 0 0-9.2M6 5.4a.6.6 0 1 0 0 1.2a.6.6 0 1 0 0-1.2"

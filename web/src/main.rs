@@ -22,6 +22,7 @@ mod pieces;
 mod pointing;
 mod rows;
 mod samples;
+mod share;
 mod sides;
 mod state;
 mod top;

@@ -9,6 +9,20 @@ pub enum Part {
     Mark(String),
 }
 
+impl Part {
+    /// What is shown.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Plain(text) | Self::Mark(text) => text,
+        }
+    }
+
+    /// Whether it stands for something that would not be seen.
+    pub fn is_mark(&self) -> bool {
+        matches!(self, Self::Mark(_))
+    }
+}
+
 /// The mark of a character that would not be seen, if it is one.
 fn mark(c: char) -> Option<String> {
     Some(match c {

@@ -5,6 +5,7 @@ use crate::history::History;
 use crate::inspector::Explain;
 use crate::live::Live;
 use crate::models::Models;
+use crate::share::Share;
 use crate::sides::Sides;
 use formats::{Fault, Trajectory};
 use leptos::prelude::*;
@@ -227,6 +228,8 @@ pub struct Page {
     pub models: Models,
     /// What costs and inspector show.
     pub explain: Explain,
+    /// Links, kept work, and what is said about them.
+    pub share: Share,
 }
 
 impl Page {
@@ -286,6 +289,7 @@ impl Page {
             live: Live::new(),
             models: Models::new(),
             explain: Explain::new(),
+            share: Share::new(),
         }
     }
 
