@@ -82,6 +82,9 @@ pub fn key(page: Page, event: &KeyboardEvent) {
     if character && !page.sides.keys.get_untracked() {
         return;
     }
+    if page.room.get_untracked() == Room::Lessons && page.lessons.key(event) {
+        return event.prevent_default();
+    }
     if page.room.get_untracked() != Room::Compare && event.key() != "?" {
         return;
     }
@@ -125,6 +128,8 @@ fn escape(page: Page) {
         page.help.set(false);
     } else if page.about.get_untracked() {
         page.about.set(false);
+    } else if page.room.get_untracked() == Room::Lessons {
+        page.lessons.escape(page);
     } else if page.models.asks() {
         // The browser closes the dialog.
     } else if page.live.load.with_untracked(Option::is_some) {

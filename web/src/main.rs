@@ -16,6 +16,7 @@ mod history;
 mod icons;
 mod inspector;
 mod keys;
+mod lessons;
 mod live;
 mod models;
 mod pieces;

@@ -68,7 +68,8 @@ pub async fn text(url: &str) -> Result<String, String> {
     String::from_utf8(bytes(url).await?).map_err(|_| format!("{url} is not UTF-8"))
 }
 
-fn folder() -> String {
+/// The folder of the samples.
+pub fn folder() -> String {
     dom::setting("data-samples").unwrap_or_else(|| "samples/".to_owned())
 }
 

@@ -3,6 +3,7 @@
 use crate::document::{Document, Side};
 use crate::history::History;
 use crate::inspector::Explain;
+use crate::lessons::Lessons;
 use crate::live::Live;
 use crate::models::Models;
 use crate::share::Share;
@@ -135,6 +136,8 @@ pub enum Room {
     Compare,
     /// The models.
     Models,
+    /// The lessons: their list, or one of their pages.
+    Lessons,
 }
 
 /// What the dock shows.
@@ -230,6 +233,8 @@ pub struct Page {
     pub explain: Explain,
     /// Links, kept work, and what is said about them.
     pub share: Share,
+    /// What the room of lessons shows.
+    pub lessons: Lessons,
 }
 
 impl Page {
@@ -290,6 +295,7 @@ impl Page {
             models: Models::new(),
             explain: Explain::new(),
             share: Share::new(),
+            lessons: Lessons::new(),
         }
     }
 

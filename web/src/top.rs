@@ -136,6 +136,7 @@ pub fn Top() -> impl IntoView {
 fn rooms(page: Page, id: &'static str) -> impl IntoView {
     [
         (Room::Compare, "#", "Compare"),
+        (Room::Lessons, "#lessons", "Lessons"),
         (Room::Models, "#models", "Models"),
     ]
     .map(|(room, address, title)| {

@@ -10,7 +10,7 @@ mod units;
 mod window;
 mod wire;
 
-pub use chip::{bare, parts, plain_chip};
+pub use chip::{bare, chip, parts, plain_chip};
 pub use head::Heads;
 pub use rows::{Both, Single};
 pub use units::json_text;
