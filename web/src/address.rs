@@ -1,6 +1,7 @@
 //! What the page's address says after its hash sign.
 
 use crate::dom;
+use crate::lessons::Place;
 use crate::state::{Page, Room};
 use leptos::prelude::*;
 
@@ -8,16 +9,21 @@ use leptos::prelude::*;
 fn room_of(hash: &str) -> Room {
     match hash.trim_start_matches('#') {
         "models" => Room::Models,
+        hash if Place::read(hash).is_some() => Room::Lessons,
         _ => Room::Compare,
     }
 }
 
 /// Keeps the room and the address's hash the same.
 pub fn follow(page: Page) {
-    let room = || room_of(&window().location().hash().unwrap_or_default());
-    page.room.set(room());
+    let hash = || window().location().hash().unwrap_or_default();
+    let go = move || {
+        page.lessons.go(&hash());
+        page.room.set(room_of(&hash()));
+    };
+    go();
     let changes = window_event_listener(leptos::ev::hashchange, move |_| {
-        page.room.set(room());
+        go();
         // What was in focus is gone with its room.
         request_animation_frame(|| {
             if let Some(here) = dom::find("nav [aria-current=page]") {
@@ -30,6 +36,7 @@ pub fn follow(page: Page) {
         document().set_title(match page.room.get() {
             Room::Compare => "AgenticML Playground",
             Room::Models => "Models · AgenticML Playground",
+            Room::Lessons => "Lessons · AgenticML Playground",
         });
     });
 }

@@ -6,8 +6,10 @@ use crate::document::{Side, Tone};
 use crate::editor::Editor;
 use crate::help::Help;
 use crate::inspector::Inspector;
+use crate::lessons::{LessonsRoom, Return};
 use crate::live::{LivePanel, ModelPanel};
 use crate::models::ModelsRoom;
+use crate::share::{self, Notices, ShareDialog};
 use crate::sides::{Both, Heads, Single, parts};
 use crate::state::{Dock, Page, Pane, Room, View, page as page_of};
 use crate::top::Top;
@@ -25,6 +27,7 @@ pub fn App() -> impl IntoView {
     samples::load_tokenizer(page);
     pointing::keep_marks(page);
     address::follow(page);
+    share::start(page);
     let keydown = window_event_listener(leptos::ev::keydown, move |event| keys::key(page, &event));
     on_cleanup(move || keydown.remove());
     let live = move |side: Side| page.view(side).get() == View::Live;
@@ -50,8 +53,9 @@ pub fn App() -> impl IntoView {
         Pane::Dock => "dock",
     };
     view! {
-        <div class="app">
+        <div class="app" class:presenting=move || page.lessons.presents(page)>
             <Top/>
+            <Return/>
             <main class="work" hidden=away class:drawer=move || page.drawer.get() class:live-on=any_live data-pane=pane
                 on:pointerover=move |event| pointing::pointed(page, &event) on:pointerleave=move |_| page.leave()
                 on:focusin=move |event| pointing::focused(page, &event) on:focusout=move |_| page.focus.set(None)
@@ -62,10 +66,13 @@ pub fn App() -> impl IntoView {
                 <Sheet/>
             </main>
             <Show when=move || page.room.get() == Room::Models><ModelsRoom/></Show>
+            <Show when=move || page.room.get() == Room::Lessons><LessonsRoom/></Show>
             <p class="vh" aria-live="polite">{move || page.spoken.get()}</p>
             <p class="vh" aria-live="polite">{move || page.live.spoken.get()}</p>
             <Help/>
             <About/>
+            <ShareDialog/>
+            <Notices/>
         </div>
     }
 }

@@ -1,5 +1,6 @@
 //! The help: every key, and what the looks mean.
 
+use crate::controls::Toggle;
 use crate::state::page;
 use leptos::html::Dialog;
 use leptos::prelude::*;
@@ -40,7 +41,9 @@ pub fn Help() -> impl IntoView {
         <dialog class="help" node_ref=dialog aria-labelledby="help-title" on:close=move |_| page.help.set(false)>
             <div class="bar"><h2 id="help-title">"Keys and looks"</h2><button class="btn right" on:click=move |_| page.help.set(false)>"Close "<kbd>"Esc"</kbd></button></div>
             <div class="help-body">
-                <dl class="keylist">{keys}</dl>
+                <div><dl class="keylist">{keys}</dl>
+                    <p class="letters"><Toggle label="Single-character keys" title="Keys of one letter, digit or sign act on the page. They never do in text fields."
+                        value=move || page.sides.keys.get() set=move |on| page.sides.switch_keys(on)/></p></div>
                 <ul class="looks mask">
                     <li><span class="tk k-mission"><span class="p">"lines"</span><span class="i">"5238"</span></span><span><b>"square, outlined"</b>": the runtime wrote it; the model only reads it"</span></li>
                     <li><span class="tk k-action m t"><span class="p">"path"</span><span class="i">"2398"</span></span><span><b>"round, filled, ruled"</b>": the model writes it; it is trained on it"</span></li>

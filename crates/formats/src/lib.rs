@@ -10,6 +10,8 @@ pub mod bridge;
 pub mod calls;
 pub mod chatml;
 mod either;
+pub mod exchange;
+mod faults;
 mod frame;
 pub mod injection;
 pub mod json;
@@ -23,6 +25,7 @@ pub mod validate;
 pub mod validity;
 
 pub use either::{Either, looks_like, read_any};
+pub use faults::{Fault, faults};
 pub use frame::{Frame, FrameError, FrameKind, Owner, Payload, Trajectory};
 pub use json::Value;
 pub use message::{ContentSpan, Conversation, Message, MessageError, Origin, ToolCall};

@@ -1,6 +1,7 @@
 //! A frame, and a message.
 
 use crate::document::{Document, Side, class, content_text};
+use crate::editor::says;
 use crate::icons;
 use crate::inspector::report;
 use crate::sides::json_text;
@@ -46,11 +47,12 @@ pub fn view_of(document: &Document, at: usize) -> AnyView {
         None => "none: the bridge leaves it out".to_owned(),
     };
     let text = content_text(frame);
-    let findings: Vec<String> = document
-        .findings
+    let findings: Vec<String> = page
+        .faults
+        .read()
         .iter()
-        .filter(|(frame, _)| *frame == at)
-        .map(|(_, text)| text.clone())
+        .filter(|(frame, _)| *frame == Some(at))
+        .map(|(_, fault)| says(fault).0)
         .collect();
     let findings = if findings.is_empty() {
         view! { <p class="muted">"None: no rule is broken here."</p> }.into_any()
