@@ -5,7 +5,7 @@ use crate::state::page;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 16] = [
     ("← →", "previous, next token"),
     ("↑ ↓", "previous, next frame"),
     ("Home End", "first, last token of the frame"),
@@ -15,6 +15,10 @@ const KEYS: [(&str, &str); 12] = [
     ("I", "token ids"),
     ("1 2 3 4", "frames, wire, tokens, live"),
     ("Enter", "edit the focused frame"),
+    ("Alt ↑ ↓", "move the focused frame"),
+    ("A D K", "add after it, duplicate it, change its kind"),
+    ("Del", "delete the focused frame"),
+    ("Ctrl Z", "undo; with Shift: redo"),
     ("Ctrl Enter", "close the editor of a frame"),
     ("Esc", "stop a run, else let go of the pin"),
     ("?", "this help"),

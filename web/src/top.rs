@@ -65,7 +65,7 @@ pub fn Top() -> impl IntoView {
         // Domains in the order in which they first come; a sample's value is its place in the list.
         let mut domains: Vec<(String, Vec<_>)> = Vec::new();
         for (at, sample) in page.samples.get().into_iter().enumerate() {
-            let option = view! { <option value=at.to_string() title=sample.about selected=move || page.sample.get() == at>{sample.title}</option> };
+            let option = view! { <option value=at.to_string() title=sample.about prop:selected=move || page.sample.get() == at>{sample.title}</option> };
             match domains
                 .iter_mut()
                 .find(|(domain, _)| *domain == sample.domain)

@@ -30,7 +30,11 @@ pub fn Menus() -> impl IntoView {
                 }
                 request_animation_frame(move || {
                     place(&dialog, anchor);
-                    if let Some(first) = dom::find(".menu[open] button:not(:disabled)") {
+                    // A menu that takes another's place has no focus yet.
+                    let focused = dom::find(".menu[open] button:focus").is_some();
+                    if let Some(first) = dom::find(".menu[open] button:not(:disabled)")
+                        && !focused
+                    {
                         dom::focus(&first);
                     }
                 });
