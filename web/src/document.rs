@@ -255,27 +255,25 @@ impl Document {
         let frames = trajectory.frames.len();
         let (conversation, a, b) = render(&trajectory);
         let [memory_a, memory_b] = memories;
-        let sides = [
-            (a, Arm::AgenticMl, memory_a),
-            (b, Arm::ChatMl, memory_b),
-        ]
-        .map(|(side, arm, memory)| {
-            let (rendering, markers, error) = side;
-            let view = tokenizer.filter(|_| error.is_none()).map(|tokenizer| {
-                tokens::view_again(memory, tokenizer, &rendering, arm, Policy::Safe)
-            });
-            let tally = view
-                .as_ref()
-                .map(|view| Tally::of(view, frames))
-                .unwrap_or_default();
-            SideDoc {
-                rendering,
-                markers,
-                view,
-                tally,
-                error,
-            }
-        });
+        let sides = [(a, Arm::AgenticMl, memory_a), (b, Arm::ChatMl, memory_b)].map(
+            |(side, arm, memory)| {
+                let (rendering, markers, error) = side;
+                let view = tokenizer.filter(|_| error.is_none()).map(|tokenizer| {
+                    tokens::view_again(memory, tokenizer, &rendering, arm, Policy::Safe)
+                });
+                let tally = view
+                    .as_ref()
+                    .map(|view| Tally::of(view, frames))
+                    .unwrap_or_default();
+                SideDoc {
+                    rendering,
+                    markers,
+                    view,
+                    tally,
+                    error,
+                }
+            },
+        );
         let rows = lay_out(&trajectory, &conversation, &sides);
         let findings = match validate(&trajectory.frames, false) {
             Ok(found) => found

@@ -203,7 +203,12 @@ fn open_frame(page: Page, frame: usize) {
         let tokens = document.side(side).frame_tokens(frame);
         Spot::of_token(&document, side, tokens.first()?.start)
     });
-    let row = || document.rows.iter().position(|row| row.frames.contains(&frame));
+    let row = || {
+        document
+            .rows
+            .iter()
+            .position(|row| row.frames.contains(&frame))
+    };
     let spot = first.or_else(|| {
         Some(Spot {
             side: Side::A,

@@ -153,13 +153,7 @@ pub fn view(
     arm: Arm,
     policy: Policy,
 ) -> TokenView {
-    view_again(
-        &mut Memory::default(),
-        tokenizer,
-        rendering,
-        arm,
-        policy,
-    )
+    view_again(&mut Memory::default(), tokenizer, rendering, arm, policy)
 }
 
 /// What was encoded last, so that an edited wire is encoded anew only where it changed.

@@ -118,7 +118,8 @@ fn Turn(at: usize, sides: &'static [Side]) -> impl IntoView {
             <span class="only-narrow right mono">{move || summary().1}</span></div>
     };
     let mut cells = sides.iter().map(|&side| {
-        view! { <Cell at side alone row near height=Signal::derive(move || height(side))/> }.into_any()
+        view! { <Cell at side alone row near height=Signal::derive(move || height(side))/> }
+            .into_any()
     });
     let first = cells.next();
     let second = cells.next();
@@ -189,9 +190,12 @@ fn Cell(
             Side::B => role(at),
         };
         let segments = row.segments[side.index()].clone();
-        Some(view! { {left}<div class="wire" dir="ltr">{wire::wire(&document, side, segments)}</div> })
+        Some(
+            view! { {left}<div class="wire" dir="ltr">{wire::wire(&document, side, segments)}</div> },
+        )
     };
-    let body = move || match body.get() {
+    let body = move || {
+        match body.get() {
         Body::Away => ().into_any(),
         // Said once, in the first row.
         Body::Refused(error) => (at == 0)
@@ -200,6 +204,7 @@ fn Cell(
         Body::Units => view! { <span></span><div class="units">{units}</div> }.into_any(),
         Body::Wire => wire.into_any(),
         Body::Tokens => view! { <Strips at side alone row/> }.into_any(),
+    }
     };
     view! {
         <div class="cell" class:mask=move || mask.get() class:noids=move || !ids.get() style:height=height data-side=side.key() data-plate=side.plate()>{body}</div>

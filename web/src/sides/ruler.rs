@@ -23,12 +23,17 @@ pub fn Ruler(side: Side) -> impl IntoView {
     let ticks = move |at: usize| {
         // An edit mostly changes one run's length.
         let look = Memo::new(move |_| runs.with(|runs| runs.get(at).map(|(look, _)| *look)));
-        let len = Memo::new(move |_| runs.with(|runs| runs.get(at).map_or(0, |(_, range)| range.len())));
+        let len =
+            Memo::new(move |_| runs.with(|runs| runs.get(at).map_or(0, |(_, range)| range.len())));
         let tone = move || look.get().map_or(Tone::Turn, |(tone, _)| tone);
         let class = move || {
             let trained = look.get().is_some_and(|(_, trained)| trained);
             let template = if tone() == Tone::Template { " b" } else { "" };
-            format!("{}{}{template}", tone().class(), if trained { " t" } else { "" })
+            format!(
+                "{}{}{template}",
+                tone().class(),
+                if trained { " t" } else { "" }
+            )
         };
         view! { <i class=class style:flex-grow=move || len.get().to_string()></i> }
     };

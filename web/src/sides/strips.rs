@@ -16,7 +16,7 @@ use tokens::Token;
 
 /// A side of a row with more tokens is built in parts.
 const PARTED: usize = 400;
-/// A part ends behind the first line end after so many tokens, and at the latest after so many.
+/// A part ends at the first line end after so many tokens, and at the latest after so many.
 const PART: (usize, usize) = (100, 200);
 
 /// Tokens that stand together.
@@ -78,15 +78,17 @@ pub fn strips(document: &Document, side: Side, row: usize) -> Vec<Strip> {
         .collect()
 }
 
-/// Cuts many tokens where a line ends, so that an edit moves no cut but those beside it.
+/// Cuts many tokens where a line ends, so that an edit moves no cut but those beside it. In JSON a line
+/// end is written with a backslash, which begins a token.
 fn parts(tokens: &[Token]) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        let len = at + 1 - start;
-        if len >= PART.1 || len >= PART.0 && token.text.ends_with('\n') {
-            parts.push(start..at + 1);
-            start = at + 1;
+    for at in 1..tokens.len() {
+        let len = at - start;
+        let line = tokens[at - 1].text.ends_with('\n') || tokens[at].text.starts_with('\\');
+        if len >= PART.1 || len >= PART.0 && line {
+            parts.push(start..at);
+            start = at;
         }
     }
     if start < tokens.len() {
@@ -197,9 +199,12 @@ fn StripBox(
         let from = from.get_untracked();
         spot.side == side && spot.row == at && (from..from + len).contains(&spot.at)
     };
-    let near = page.sides.windows.watch(place, false, holds, move |element| {
-        seen.set_value(Some(now(element.get_bounding_client_rect().height())));
-    });
+    let near = page
+        .sides
+        .windows
+        .watch(place, false, holds, move |element| {
+            seen.set_value(Some(now(element.get_bounding_client_rect().height())));
+        });
     let height = move || {
         (!near.get()).then(|| {
             let width = page.sides.windows.strip_width(alone);
@@ -289,11 +294,7 @@ mod tests {
             Frame::new(FrameKind::Mission, "Lines?"),
         ];
         frames.push(Frame::new(FrameKind::Feedback, text));
-        Document::new(
-            Trajectory { frames },
-            None,
-            &mut <[Memory; 2]>::default(),
-        )
+        Document::new(Trajectory { frames }, None, &mut <[Memory; 2]>::default())
     }
 
     fn token(text: &str) -> Token {

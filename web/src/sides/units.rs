@@ -112,7 +112,9 @@ pub fn message(document: &Document, at: usize) -> AnyView {
     shown.push(folded(rest.to_owned(), plain));
     let other = match message.content() {
         Some(json::Value::String(_)) | None => ().into_any(),
-        Some(value) => view! { <p class="bd js">{folded(json::dumps(value), json_text)}</p> }.into_any(),
+        Some(value) => {
+            view! { <p class="bd js">{folded(json::dumps(value), json_text)}</p> }.into_any()
+        }
     };
     let calls = message
         .tool_calls()
