@@ -15,15 +15,15 @@ async function edit(playground, frame) {
 test("both sides show what is typed, token by token as if it had always been there", async ({ playground, page }) => {
   const frames = manyTurns(5);
   await openSample(playground, frames);
-  const result = 5;
-  await edit(playground, result);
+  const feedback = 6;
+  await edit(playground, feedback);
   await page.keyboard.type("and the end");
   const typed = {};
   for (const side of SIDES) {
     await expect.poll(async () => (await playground.tokens(side)).map(({ piece }) => piece).join("")).toContain("and the end");
     typed[side] = await playground.tokens(side);
   }
-  const edited = frames.map((frame, at) => (at === result ? { ...frame, content: `${frame.content}and the end` } : frame));
+  const edited = frames.map((frame, at) => (at === feedback ? { ...frame, content: `${frame.content}and the end` } : frame));
   await openSample(playground, edited);
   for (const side of SIDES) expect(await playground.tokens(side)).toEqual(typed[side]);
 });
@@ -34,11 +34,11 @@ test("what was not edited stays as it was built", async ({ playground, page }) =
     playground.rows("agenticml").locator(`.sp[data-frame="${frame}"]`).first().evaluate((span) => {
       span.dataset.kept = "yes";
     });
-  for (const frame of [6, 9]) await mark(frame);
-  await edit(playground, 5);
+  for (const frame of [5, 8]) await mark(frame);
+  await edit(playground, 6);
   await page.keyboard.type("!");
-  await expect(playground.rows("agenticml").locator(".sp[data-frame='5']").first()).toContainText("!");
-  for (const frame of [6, 9]) {
+  await expect(playground.rows("agenticml").locator(".sp[data-frame='6']").first()).toContainText("!");
+  for (const frame of [5, 8]) {
     await expect(playground.rows("agenticml").locator(`.sp[data-frame="${frame}"]`).first()).toHaveAttribute("data-kept", "yes");
   }
 });

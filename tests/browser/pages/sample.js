@@ -17,29 +17,26 @@ export async function openSample(playground, frames, title = "Made for a test") 
 const GOAL = { type: "goal", content: "You read files." };
 const MISSION = { type: "mission", content: "What is in them?" };
 
-/** So many turns of a belief, a call and a result of a few lines each. */
+/** So many turns of a belief, a call, a result of a few lines and feedback. */
 export function manyTurns(turns) {
   const turn = (_, at) => [
     { type: "belief", content: `Part ${at} was not read yet.` },
     { type: "action", content: { tool: "read_file", path: `src/part_${at}.py` } },
     { type: "end", content: null },
     { type: "result", content: `part ${at}:\n${"one line of it\n".repeat(12)}` },
+    { type: "feedback", content: `Part ${at} was read well.` },
   ];
   return [GOAL, MISSION, ...Array.from({ length: turns }, turn).flat()];
 }
 
-/** One result of so many lines. */
-export function longResult(lines) {
-  const text = Array.from({ length: lines }, (_, at) => `line ${at} of a long file`).join("\n");
-  return [
-    GOAL,
-    MISSION,
-    { type: "action", content: { tool: "read_file", path: "long.txt" } },
-    { type: "end", content: null },
-    { type: "result", content: text },
-    { type: "action", content: { tool: "answer", text: "It is long." } },
+/** One feedback of so many lines. */
+export function longFeedback(lines) {
+  const text = Array.from({ length: lines }, (_, at) => `line ${at} of a long text`).join("\n");
+  const answer = (text) => [
+    { type: "action", content: { tool: "answer", text } },
     { type: "end", content: null },
   ];
+  return [GOAL, MISSION, ...answer("What do you think?"), { type: "feedback", content: text }, ...answer("It is long.")];
 }
 
 /** Text that is written from right to left, in prose and in JSON. */

@@ -16,7 +16,7 @@ use tokens::Token;
 
 /// A side of a row with more tokens is built in parts.
 const PARTED: usize = 400;
-/// A part ends behind the first line end after so many tokens, and at the latest after so many.
+/// A part ends at the first line end after so many tokens, and at the latest after so many.
 const PART: (usize, usize) = (100, 200);
 
 /// Tokens that stand together.
@@ -78,15 +78,17 @@ pub fn strips(document: &Document, side: Side, row: usize) -> Vec<Strip> {
         .collect()
 }
 
-/// Cuts many tokens where a line ends, so that an edit moves no cut but those beside it.
+/// Cuts many tokens where a line ends, so that an edit moves no cut but those beside it. In JSON a line
+/// end is written with a backslash, which begins a token.
 fn parts(tokens: &[Token]) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        let len = at + 1 - start;
-        if len >= PART.1 || len >= PART.0 && token.text.ends_with('\n') {
-            parts.push(start..at + 1);
-            start = at + 1;
+    for at in 1..tokens.len() {
+        let len = at - start;
+        let line = tokens[at - 1].text.ends_with('\n') || tokens[at].text.starts_with('\\');
+        if len >= PART.1 || len >= PART.0 && line {
+            parts.push(start..at);
+            start = at;
         }
     }
     if start < tokens.len() {
