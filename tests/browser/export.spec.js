@@ -1,4 +1,5 @@
 // The comparison as a picture, as a table, and on paper.
+import { deflateRawSync } from "node:zlib";
 import { SIDES } from "./pages/playground.js";
 import { Share } from "./pages/share.js";
 import { expect, test } from "./test.js";
@@ -33,7 +34,7 @@ for (const view of ["tokens", "wire", "units"]) {
     expect(drawn.errors).toBe(0);
     expect(drawn.foreign).toEqual([]);
     expect(drawn.texts).toContain("Lines in main.py");
-    const all = drawn.texts.join(" ");
+    const all = drawn.texts.join(" ").replace(/\s+/g, " ");
     expect(all).toContain("121 tokens, 44 trained");
     if (view === "tokens") for (const { id } of tokens) expect(drawn.texts).toContain(String(id));
     else expect(all).toMatch(/How many lines are in main\.py\?/);
@@ -44,7 +45,6 @@ test("hostile text in a drawing stays text", async ({ playground, page }) => {
   await playground.open();
   const share = new Share(page);
   const state = { title: "</title><script>1</script>", frames: [{ type: "goal", content: "g" }, { type: "mission", content: "</text><script>alert(1)</script>\u0001\uffff]]>" }, { type: "belief", content: "b" }, { type: "end", content: null }] };
-  const { deflateRawSync } = await import("node:zlib");
   await page.goto(`${playground.site}?#s=1.${deflateRawSync(JSON.stringify(state)).toString("base64url")}`);
   await expect(playground.chips("chatml").first()).toBeAttached();
   await share.open();

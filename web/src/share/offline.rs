@@ -10,7 +10,9 @@ use std::time::Duration;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{ServiceWorkerContainer, ServiceWorkerRegistration, ServiceWorkerState};
+use web_sys::{
+    ServiceWorker, ServiceWorkerContainer, ServiceWorkerRegistration, ServiceWorkerState,
+};
 
 const SCRIPT: &str = "sw.js";
 /// After the page is loaded: time for the tokenizer, the samples and the first look.
@@ -45,31 +47,37 @@ pub fn register(share: Share) {
 
 fn follow(share: Share, container: &ServiceWorkerContainer, found: ServiceWorkerRegistration) {
     // Without a controller this is the first visit, and what arrives is the version that is shown.
-    let controlled = {
-        let container = container.clone();
-        move || container.controller().is_some()
-    };
-    if found.waiting().is_some() && controlled() {
+    if container.controller().is_none() {
+        return;
+    }
+    if found.waiting().is_some() {
         share.newer.set(true);
+    }
+    // One may be on its way already.
+    if let Some(worker) = found.installing() {
+        await_arrival(share, worker);
     }
     let registration = found.clone();
     let arrives = Closure::<dyn FnMut()>::new(move || {
-        let Some(worker) = registration.installing() else {
-            return;
-        };
-        let controlled = controlled.clone();
-        let changing = worker.clone();
-        let changes = Closure::<dyn FnMut()>::new(move || {
-            if changing.state() == ServiceWorkerState::Installed && controlled() {
-                share.newer.set(true);
-            }
-        });
-        worker.set_onstatechange(Some(changes.as_ref().unchecked_ref()));
-        // It lasts as long as the page.
-        changes.forget();
+        if let Some(worker) = registration.installing() {
+            await_arrival(share, worker);
+        }
     });
     found.set_onupdatefound(Some(arrives.as_ref().unchecked_ref()));
+    // It lasts as long as the page.
     arrives.forget();
+}
+
+/// Says so once this version is there as a whole.
+fn await_arrival(share: Share, worker: ServiceWorker) {
+    let arriving = worker.clone();
+    let changes = Closure::<dyn FnMut()>::new(move || {
+        if arriving.state() == ServiceWorkerState::Installed {
+            share.newer.set(true);
+        }
+    });
+    worker.set_onstatechange(Some(changes.as_ref().unchecked_ref()));
+    changes.forget();
 }
 
 /// Loads the page again in its newer version. The work is kept before and restored after.
