@@ -746,3 +746,374 @@ impl Sheet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use formats::agenticml::{self, Reading, View};
+    use formats::chatml::{self, Generation, read_generation};
+    use formats::validate::validate;
+    use formats::{Frame, bridge};
+    use std::fs;
+    use std::path::PathBuf;
+
+    fn public(folder: &str) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../public")
+            .join(folder)
+    }
+
+    fn text(folder: &str, file: &str) -> String {
+        fs::read_to_string(public(folder).join(file)).expect(file)
+    }
+
+    fn list() -> Vec<Entry> {
+        read_list(&text("lessons", "index.json")).expect("the list")
+    }
+
+    fn lesson(id: &str) -> Lesson {
+        read(&text("lessons", &format!("{id}.json"))).expect(id)
+    }
+
+    fn trajectory(source: &Source) -> Trajectory {
+        match source {
+            Source::Frames(trajectory) => trajectory.clone(),
+            Source::Sample(file) => Trajectory::parse(&text("samples", file)).expect(file),
+        }
+    }
+
+    /// Every page with its trajectory, under a name for messages.
+    fn sheets() -> Vec<(String, Sheet, Option<Trajectory>)> {
+        let of = |entry: Entry| {
+            let lesson = lesson(&entry.id);
+            let sources = lesson.trajectories;
+            let page = move |(at, sheet): (usize, Sheet)| {
+                let shown = sheet.trajectory.map(|at| trajectory(&sources[at]));
+                (format!("{}/{}", entry.id, at + 1), sheet, shown)
+            };
+            lesson
+                .pages
+                .into_iter()
+                .enumerate()
+                .map(page)
+                .collect::<Vec<_>>()
+        };
+        list().into_iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn the_list_names_every_file_and_says_what_the_file_says() {
+        let list = list();
+        assert_eq!(list.len(), 8);
+        for entry in &list {
+            let lesson = lesson(&entry.id);
+            let said = (&lesson.id, &lesson.title, &lesson.about, lesson.pages.len());
+            assert_eq!(said, (&entry.id, &entry.title, &entry.about, entry.pages));
+            assert!((4..=6).contains(&entry.pages), "{}", entry.id);
+        }
+        let files = fs::read_dir(public("lessons")).expect("the folder").count();
+        assert_eq!(files, list.len() + 1, "a file is not listed");
+    }
+
+    #[test]
+    fn pages_show_frames_that_are_there_and_keep_the_rules() {
+        for (page, sheet, trajectory) in sheets() {
+            let Some(trajectory) = trajectory else {
+                continue;
+            };
+            sheet.fits(&trajectory).expect(&page);
+            let findings = validate(&trajectory.frames, false).expect(&page);
+            // One page is about what the validator finds.
+            assert_eq!(findings.is_empty(), page != "faults/6", "{page}");
+        }
+    }
+
+    #[test]
+    fn texts_are_short_and_type_no_figure() {
+        for (page, sheet, _) in sheets() {
+            let mut sentences = 0;
+            let mut length = 0;
+            for span in sheet.text.iter().flatten() {
+                let (Span::Text(text) | Span::Strong(text)) = span else {
+                    continue;
+                };
+                length += text.chars().count();
+                // Names that hold a figure.
+                let plain = text.replace("Llama 3.1", "Llama");
+                assert!(
+                    !plain.contains(|c: char| c.is_ascii_digit()),
+                    "{page}: {text}"
+                );
+                let ends = plain.trim_end().matches(['.', '?', '!']).count();
+                sentences += ends;
+            }
+            assert!(
+                (1..=3).contains(&sentences),
+                "{page} has {sentences} sentences"
+            );
+            assert!(length <= 360, "{page} has {length} characters");
+        }
+    }
+
+    #[test]
+    fn published_figures_have_a_source_and_agree_with_their_counts() {
+        for (page, sheet, _) in sheets() {
+            let in_text = sheet
+                .text
+                .iter()
+                .flatten()
+                .any(|span| matches!(span, Span::Quote(_)));
+            let in_panels = sheet.panels.iter().any(|panel| {
+                matches!(
+                    panel,
+                    Panel::Rates { .. } | Panel::Table { quoted: true, .. }
+                )
+            });
+            assert!(sheet.source.is_some() || !(in_text || in_panels), "{page}");
+            for panel in &sheet.panels {
+                let Panel::Rates { rows, .. } = panel else {
+                    continue;
+                };
+                for rate in rows {
+                    let said: f64 = rate.quoted.trim_end_matches(" %").parse().expect(&page);
+                    let counted = rate.successes as f64 * 100.0 / rate.trials as f64;
+                    assert!(
+                        (said - counted).abs() < 0.05,
+                        "{page}: {said} is not {counted}"
+                    );
+                }
+            }
+        }
+        // The text says that the intervals lie apart.
+        let ends = |k, n| agent::suite::wilson(k, n).expect("an interval");
+        assert!(ends(2, 45).1 < ends(27, 45).0);
+    }
+
+    fn shown(page: &str) -> (Sheet, Option<Trajectory>) {
+        let found = sheets().into_iter().find(|(name, ..)| name == page);
+        let (_, sheet, trajectory) = found.expect(page);
+        (sheet, trajectory)
+    }
+
+    /// What the reader of side A makes of a page's text.
+    fn read_a(page: &str) -> Result<Vec<(FrameKind, bool)>, String> {
+        let (sheet, _) = shown(page);
+        let texts = sheet.panels.iter().find_map(|panel| match panel {
+            Panel::Reading {
+                side: Side::A,
+                text,
+                strict,
+            } => Some((text.clone(), *strict)),
+            _ => None,
+        });
+        let (text, strict) = texts.expect(page);
+        let reading = Reading {
+            view: View::Reserved,
+            strict,
+            policy: Policy::Safe,
+        };
+        agenticml::parse(&text, &reading)
+            .map(|frames| {
+                frames
+                    .iter()
+                    .map(|it| (it.frame.kind, it.error.is_some()))
+                    .collect()
+            })
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn readings_come_out_as_the_text_says() {
+        use FrameKind::{Action, Belief, End, Result};
+        let refused = read_a("owners/4").expect_err("refused");
+        assert_eq!(
+            refused,
+            "runtime-owned marker '<|result|>' found in model output"
+        );
+        let good = vec![(Action, false), (Result, false), (Belief, false)];
+        assert_eq!(read_a("owners/5"), Ok(good));
+        let on = vec![
+            (Action, false),
+            (Result, false),
+            (Action, false),
+            (End, false),
+        ];
+        assert_eq!(read_a("stopping/3"), Ok(on));
+        for page in ["stopping/4", "stopping/5", "faults/4"] {
+            assert_eq!(read_a(page), Ok(vec![(Action, true)]), "{page}");
+        }
+        assert_eq!(
+            read_a("faults/3"),
+            Ok(vec![(Action, true), (End, false), (End, false)])
+        );
+        for page in ["stopping/5", "faults/4"] {
+            let (sheet, _) = shown(page);
+            let text = sheet.panels.iter().find_map(|panel| match panel {
+                Panel::Reading {
+                    side: Side::B,
+                    text,
+                    ..
+                } => Some(read_generation(text)),
+                _ => None,
+            });
+            assert!(matches!(text, Some(Generation::Text(_))), "{page}");
+        }
+    }
+
+    #[test]
+    fn messages_come_out_as_the_text_says() {
+        // A thought in front of a call is in the messages, and not on side B's wire.
+        let (_, trajectory) = shown("wires/5");
+        let conversation = bridge::messages(&trajectory.expect("a trajectory")).expect("messages");
+        let thought = "A product of two numbers";
+        assert!(
+            conversation
+                .messages
+                .iter()
+                .any(|message| message.text().contains(thought))
+        );
+        let wire = chatml::render(&conversation, &chatml::Options::default()).expect("a wire");
+        assert!(!wire.text().contains(thought));
+
+        // One call: its result names it. A batch: the first result names the second call.
+        let ids = |page: &str| {
+            let (_, trajectory) = shown(page);
+            let conversation = bridge::messages(&trajectory.expect(page)).expect(page);
+            let calls: Vec<String> = conversation
+                .messages
+                .iter()
+                .flat_map(|message| message.tool_calls())
+                .filter_map(|call| call.id.map(str::to_owned))
+                .collect();
+            let answers: Vec<String> = conversation
+                .messages
+                .iter()
+                .filter_map(|message| message.tool_call_id().map(str::to_owned))
+                .collect();
+            (calls, answers)
+        };
+        let (calls, answers) = ids("loop/2");
+        assert_eq!(calls, answers);
+        let (calls, answers) = ids("loop/4");
+        assert_eq!(answers[0], calls[1]);
+        assert!(!calls.contains(&answers[1]));
+    }
+
+    #[test]
+    fn only_model_kinds_open_a_trained_stretch() {
+        let (_, trajectory) = shown("training/3");
+        let wire =
+            agenticml::render(&trajectory.expect("a trajectory"), View::Reserved).expect("a wire");
+        for segment in &wire.segments {
+            assert_eq!(segment.trained, segment.owner == formats::Owner::Model);
+        }
+    }
+
+    #[test]
+    fn a_broken_file_says_what_is_wrong_and_where() {
+        let good = text("lessons", "training.json");
+        let broken = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            read(&good.replacen(from, to, 1)).expect_err(to)
+        };
+        let says = [
+            (
+                "\"version\": 1",
+                "\"version\": 2",
+                "the file: it is version 2; this page reads version 1",
+            ),
+            (
+                "agenticml-lesson\"",
+                "other\"",
+                "the file: its format is \"other\", not \"agenticml-lesson\"",
+            ),
+            (
+                "\"side\": \"A\"",
+                "\"side\": \"C\"",
+                "pages[0].text[0][1].side: \"A\" or \"B\" is expected",
+            ),
+            (
+                "\"count\": \"trained\"",
+                "\"count\": \"joy\"",
+                "pages[0].text[0][1].count: nothing of this name can be counted",
+            ),
+            (
+                "\"show\": \"wire\"",
+                "\"show\": \"film\"",
+                "pages[0].panels[0].show: there is no panel \"film\"",
+            ),
+            (
+                "\"frames\": [2, 8]",
+                "\"frames\": [8, 2]",
+                "pages[0].panels[0].frames: the first frame comes after the last",
+            ),
+            (
+                "\"trajectory\": \"lines\"",
+                "\"trajectory\": \"x\"",
+                "pages[0].trajectory: there is no trajectory \"x\"",
+            ),
+            (
+                "lines-in-main-py.json",
+                "../presets.json",
+                "trajectories.lines.sample: the name of a sample's file is expected",
+            ),
+        ];
+        for (from, to, message) in says {
+            assert_eq!(broken(from, to), message);
+        }
+        assert!(
+            read("{")
+                .expect_err("broken")
+                .starts_with("it is not JSON: ")
+        );
+        assert!(
+            read(&" ".repeat(MAX_BYTES + 1))
+                .expect_err("long")
+                .contains("at most")
+        );
+        assert!(read_list("[]").is_err());
+    }
+
+    #[test]
+    fn a_page_names_no_frame_beyond_its_trajectory() {
+        let (sheet, _) = shown("training/1");
+        let short = Trajectory {
+            frames: vec![Frame::new(FrameKind::Goal, "x"); 3],
+        };
+        assert_eq!(
+            sheet.fits(&short),
+            Err("it names frame 8; the last of its trajectory is 2".to_owned())
+        );
+    }
+
+    /// The names that the schema lists are those that the reader knows.
+    #[test]
+    fn the_schema_lists_what_is_read() {
+        let schema = json::loads(&text("schemas", "lesson.schema.json")).expect("a schema");
+        let defs = schema.get("$defs").expect("definitions");
+        let names = |value: Option<&Value>| -> Vec<Value> {
+            value.and_then(Value::as_array).expect("a list").to_vec()
+        };
+        let page = defs
+            .get("page")
+            .and_then(|page| page.get("properties"))
+            .expect("a page");
+        let key = page
+            .get("key")
+            .and_then(|key| key.get("items"))
+            .expect("a key");
+        for look in names(key.get("enum")) {
+            At::root(&look).look().expect("a look");
+        }
+        let spans = names(defs.get("span").and_then(|span| span.get("oneOf")));
+        let counts = spans
+            .iter()
+            .find_map(|span| span.get("properties")?.get("count"));
+        for what in names(counts.and_then(|count| count.get("enum"))) {
+            At::root(&what).what().expect("a count");
+        }
+        for kind in names(defs.get("kind").and_then(|kind| kind.get("enum"))) {
+            At::root(&kind).kind().expect("a kind");
+        }
+    }
+}

@@ -221,7 +221,13 @@ fn frames(document: &Document, first: usize, last: usize) -> AnyView {
         .iter()
         .map(|frame| card(frame.kind, one_line(&content_text(frame), LINE), None))
         .collect_view();
-    let note = view! { <span class="part">{range(first, last)}" of "{all.len()}</span> }.into_any();
+    let count = all.len();
+    let part = if first == 0 && last + 1 == count {
+        crate::words::count(count, "frame")
+    } else {
+        format!("{} of {count}", range(first, last))
+    };
+    let note = view! { <span class="part">{part}</span> }.into_any();
     view! { <div class="panel-units">{head(Side::A.title().to_owned(), Side::A, note)}<ol class="steps-list">{cards}</ol></div> }
         .into_any()
 }
@@ -236,6 +242,9 @@ fn said(document: &Document, at: usize) -> (String, Option<String>) {
     for call in message.tool_calls() {
         let name = call.name.map(python::str).unwrap_or_default();
         let arguments = call.arguments.map(python::str).unwrap_or_default();
+        if !text.is_empty() {
+            text.push(' ');
+        }
         text.push_str(&format!("{name}({arguments})"));
         note = call.id.map(|id| format!("id {id}"));
     }
