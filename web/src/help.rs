@@ -4,7 +4,7 @@ use crate::state::page;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 16] = [
     ("← →", "previous, next token"),
     ("↑ ↓", "previous, next frame"),
     ("Home End", "first, last token of the frame"),
@@ -12,6 +12,10 @@ const KEYS: [(&str, &str); 12] = [
     ("P", "pin what is lit up"),
     ("M", "mask: show what is trained"),
     ("I", "token ids"),
+    ("R", "run both sides to their answers"),
+    ("G", "generate one step"),
+    ("H", "heat: probabilities of written tokens"),
+    ("B", "branch from a written token"),
     ("1 2 3 4", "frames, wire, tokens, live"),
     ("Enter", "edit the focused frame"),
     ("Ctrl Enter", "close the editor of a frame"),

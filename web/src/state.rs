@@ -263,7 +263,7 @@ impl Page {
             samples: RwSignal::new(vec![first]),
             sample: RwSignal::new(0),
             editing: RwSignal::new(None),
-            live: Live::new(),
+            live: Live::new(document, tokenizer),
             models: Models::new(),
         }
     }

@@ -116,6 +116,7 @@ pub fn Top() -> impl IntoView {
             <label class="sel sample" class:gone=move || page.room.get() != Room::Compare><span class="muted">"Sample"</span><select aria-label="Sample" data-testid="sample"
                 on:change=move |event| if let Ok(at) = event_target_value(&event).parse() { crate::samples::open(page, at) }>{options}</select></label>
             <span class="right state wide" class:run=move || engine().1>{move || engine().0.then(|| view! { <span class="dot"></span> })}{move || engine().2}</span>
+            <crate::live::RunBoth/>
             <button class="btn quiet wide" data-testid="about" on:click=move |_| page.about.set(true)>"About"</button>
             <button class="btn quiet" aria-label="Keys and looks" title="Keys and looks (?)" data-testid="help" on:click=move |_| page.help.set(true)><b class="qm">"?"</b></button>
             <button class="btn quiet theme" data-testid="theme" aria-label=move || format!("Theme: {}", theme.get().name()) title=move || format!("Theme: {}", theme.get().name()) on:click=turn>

@@ -201,7 +201,10 @@ fn a_generation_ends_at_the_ids_that_were_named() {
     let emit = |event| told.borrow_mut().push(event);
     pollster::block_on(engine.generate(&order, &emit)).expect("a generation");
     let told = told.into_inner();
-    let end = all.iter().position(|id| *id == all[2]).expect("it is there");
+    let end = all
+        .iter()
+        .position(|id| *id == all[2])
+        .expect("it is there");
     assert_eq!(tokens(&told), all[..=end]);
     assert!(matches!(
         told.last(),

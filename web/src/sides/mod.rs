@@ -8,7 +8,7 @@ mod ruler;
 mod units;
 mod wire;
 
-pub use chip::{parts, plain_chip};
+pub use chip::{bare, parts, plain_chip};
 pub use head::Heads;
 pub use rows::{Both, Single};
 pub use units::json_text;
