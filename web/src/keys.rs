@@ -105,6 +105,9 @@ pub fn key(page: Page, event: &KeyboardEvent) {
             true
         }
         "x" | "X" => other_side(page),
+        "r" | "R" | "g" | "G" | "h" | "H" | "b" | "B" => {
+            crate::live::key(page, element.as_ref(), &event.key())
+        }
         digit @ ("1" | "2" | "3" | "4") => {
             let view = View::ALL[usize::from(digit.as_bytes()[0] - b'1')];
             for side in sides_of(element.as_ref()) {
@@ -134,8 +137,8 @@ fn escape(page: Page) {
         // The browser closes the dialog.
     } else if page.live.load.with_untracked(Option::is_some) {
         page.live.pause();
-    } else if untrack(|| page.live.going()).is_some() {
-        page.live.stop();
+    } else if untrack(|| page.live.is_active()) {
+        page.live.halt();
     } else if page.room.get_untracked() != Room::Compare {
         page.live.dismiss();
     } else if page.drawer.get_untracked() {

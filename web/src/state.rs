@@ -291,7 +291,7 @@ impl Page {
             sample: RwSignal::new(0),
             history: History::new(),
             editing: RwSignal::new(None),
-            live: Live::new(),
+            live: Live::new(document, tokenizer),
             models: Models::new(),
             explain: Explain::new(),
             share: Share::new(),

@@ -121,6 +121,7 @@ pub fn Top() -> impl IntoView {
             <span class="history wide" class:gone=move || page.room.get() != Room::Compare><crate::editor::UndoRedo/></span>
             <span class="right state wide" class:run=move || engine().1 title=move || engine().2>{move || engine().0.then(|| view! { <span class="dot"></span> })}<span class="cut">{move || engine().2}</span></span>
             <ShareButtons/>
+            <crate::live::RunBoth/>
             <button class="btn quiet wide about" data-testid="about" on:click=move |_| page.about.set(true)>"About"</button>
             <Menu/>
             <button class="btn quiet no-narrow" aria-label="Keys and looks" title="Keys and looks (?)" data-testid="help" on:click=move |_| page.help.set(true)><b class="qm">"?"</b></button>

@@ -16,6 +16,7 @@ mod frame;
 pub mod injection;
 pub mod json;
 mod message;
+pub mod partial;
 pub mod python;
 mod render;
 pub mod schema;

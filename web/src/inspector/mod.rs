@@ -43,8 +43,13 @@ pub fn Inspector() -> impl IntoView {
         if page.explain.report.get() {
             return "both sides".to_owned();
         }
-        if let Some((side, at)) = page.written.get() {
-            return format!("{}, written token {at}", side.plate());
+        if let Some((side, at)) = crate::live::inspected(page) {
+            let newest =
+                page.written.read().is_none() && crate::live::newest(page) == Some((side, at));
+            return match newest {
+                true => format!("{}, newest token", side.plate()),
+                false => format!("{}, written token {at}", side.plate()),
+            };
         }
         let document = page.document.get();
         match (
@@ -61,8 +66,8 @@ pub fn Inspector() -> impl IntoView {
         if page.explain.report.get() {
             return view! { <Report/> }.into_any();
         }
-        if let Some(written) = page.written.get() {
-            return of_written(page, written);
+        if let Some((side, at)) = crate::live::inspected(page) {
+            return view! { <crate::live::WrittenToken side at/> }.into_any();
         }
         let document = page.document.get();
         match inspected(page).and_then(|spot| Some((spot, spot.index(&document)?))) {
@@ -95,41 +100,4 @@ fn inspected(page: Page) -> Option<Spot> {
         (None, Some(Link::Message(_))) => None,
         _ => page.inspected(),
     }
-}
-
-/// A token that the loaded model wrote. Its vocabulary is the model's own.
-fn of_written(page: Page, (side, at): (Side, usize)) -> AnyView {
-    let written = page.live.side(side).written;
-    let count = written.read().len();
-    let Some(token) = written.read().get(at).cloned() else {
-        return ().into_any();
-    };
-    let model = match page.live.ready(side) {
-        Some(model) => model.name.clone(),
-        None => "a model no longer loaded".to_owned(),
-    };
-    let bytes = if token.text.is_empty() {
-        "the beginning of a character that a later token ends".to_owned()
-    } else {
-        pieces::hex(token.text.as_bytes())
-    };
-    let what = if token.special {
-        "special token"
-    } else {
-        "text"
-    };
-    view! {
-        <section>
-            <div class="big k-turn"><div class="piece m t"><bdi>{parts(&token.text)}</bdi></div></div>
-            <dl class="dl first">
-                <dt>"id"</dt><dd><b data-testid="inspected-id">{token.id}</b></dd>
-                <dt>"bytes"</dt><dd>{bytes}</dd>
-                <dt>"kind"</dt><dd class="s">{what}</dd>
-                <dt>"place"</dt><dd class="s">{at + 1}" of "{count}" written"</dd>
-                <dt>"owner"</dt><dd class="s">"model: "{model}</dd>
-            </dl>
-        </section>
-        <section><p class="muted">"Ids here are of this model's own vocabulary, not of Llama 3.1's."</p></section>
-    }
-    .into_any()
 }
