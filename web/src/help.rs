@@ -5,7 +5,7 @@ use crate::state::page;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 
-const KEYS: [(&str, &str); 16] = [
+const KEYS: &[(&str, &str)] = &[
     ("← →", "previous, next token"),
     ("↑ ↓", "previous, next frame"),
     ("Home End", "first, last token of the frame"),

@@ -6,10 +6,7 @@ mod report;
 mod token;
 
 use crate::costs::Section;
-use crate::document::Side;
 use crate::icons;
-use crate::pieces;
-use crate::sides::parts;
 use crate::state::{Link, Page, Spot, page};
 use leptos::prelude::*;
 use report::{Report, ReportLine};
