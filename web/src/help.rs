@@ -43,7 +43,8 @@ pub fn Help() -> impl IntoView {
         }
     });
     let keys = KEYS
-        .map(|(key, what)| view! { <dt>{key.split(' ').map(|k| view! { <kbd class="k">{k}</kbd>" " }).collect_view()}</dt><dd>{what}</dd> })
+        .iter()
+        .map(|&(key, what)| view! { <dt>{key.split(' ').map(|k| view! { <kbd class="k">{k}</kbd>" " }).collect_view()}</dt><dd>{what}</dd> })
         .collect_view();
     view! {
         <dialog class="help" node_ref=dialog aria-labelledby="help-title" on:close=move |_| page.help.set(false)>
