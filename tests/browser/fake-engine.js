@@ -148,11 +148,102 @@ export class FakeEngine {
     await this.say({ type: "loaded", sides, model: model(more) });
   }
 
+  /** Loads a model for both sides through the dock's panel. */
+  async hasModel(more) {
+    const { page } = this;
+    await page.getByTestId("dock-model").click();
+    await page.getByTestId("model-url").fill("https://example.org/model.gguf");
+    await page.getByTestId("model-load").click();
+    await this.until("load");
+    await this.loaded("both", more);
+    await expect(page.getByTestId("model-status")).toContainText("ready in");
+  }
+
+  /** Passes over what the page asks until it is of this type. */
+  async until(type) {
+    await expect
+      .poll(() => this.page.evaluate(([from, type]) => window.asked.slice(from).some((asked) => asked.type === type), [this.read, type]), {
+        message: `the page asks: ${type}`,
+      })
+      .toBe(true);
+    const at = await this.page.evaluate(([from, type]) => window.asked.findIndex((asked, at) => at >= from && asked.type === type), [this.read, type]);
+    this.read = at + 1;
+    return await this.page.evaluate((at) => window.asked[at], at);
+  }
+
+  /** The generation that the page asks for next. */
+  async generation() {
+    return await new Script(this, await this.until("generate")).begins();
+  }
+
   async residence(a, b) {
     await this.say({ type: "residence", a, b });
   }
 
   async progress(done, total, seconds, stage = "weights") {
     await this.say({ type: "progress", stage, done, total, seconds });
+  }
+}
+
+/** Ids of Llama 3.1's special tokens that models write here. */
+const MARKERS = { think: [128_013, 5], action: [128_014, 6], end: [128_015, 7], result: [128_016, 8] };
+
+/** The marker of a frame kind as a token. */
+export function marker(kind, more) {
+  const [id, slot] = MARKERS[kind];
+  return { id, text: `<|reserved_special_token_${slot}|>`, special: true, ...more };
+}
+
+/** Tokens of plain text, one a piece; the ids are invented. */
+export function text(...pieces) {
+  return pieces.map((piece, at) => ({ id: 1000 + at, text: piece, special: false }));
+}
+
+/** The end of a ChatML turn. */
+export const EOT = { id: 128_009, text: "<|eot_id|>", special: true };
+
+/** What a model thinks of a token: its probability, and other tokens as `[id, piece, probability]`. */
+export function outlook(probability, ...others) {
+  return {
+    probability,
+    entropy: 0.5,
+    alternatives: others.map(([id, piece, probability, special = false]) => ({ id, piece, probability, special })),
+  };
+}
+
+/** A generation as a test tells it. */
+export class Script {
+  constructor(engine, request) {
+    this.engine = engine;
+    this.job = request.job;
+    this.request = request;
+    this.count = 0;
+    this.prompt = request.prompt.ids?.length ?? 3;
+  }
+
+  /** The prompt as the model sees it. */
+  async begins() {
+    const ids = this.request.prompt.ids ?? [1, 2, 3];
+    await this.engine.say({ type: "prompt", job: this.job, ids, pieces: ids.map(() => "p"), reused: 0 });
+    return this;
+  }
+
+  /** Tokens, one after the other. */
+  async writes(...tokens) {
+    this.count += tokens.length;
+    await this.engine.say(
+      ...tokens.map((token) => ({ type: "token", job: this.job, rate: 41.6, outlook: null, ...token })),
+    );
+    return this;
+  }
+
+  /** The end, for this reason. */
+  async ends(reason = "stopToken") {
+    const stats = { promptTokens: this.prompt, newTokens: this.count, firstTokenSeconds: 0.212, tokensPerSecond: 41.6 };
+    await this.engine.say({ type: "finished", job: this.job, reason, stats });
+  }
+
+  async fails(message) {
+    await this.engine.say({ type: "failed", job: this.job, failure: { kind: "memory", message, advice: "Load a smaller model." } });
   }
 }

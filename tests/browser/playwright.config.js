@@ -19,5 +19,7 @@ export default defineConfig({
     ...chromium(),
     viewport: { width: 1440, height: 900 },
     screenshot: "only-on-failure",
+    // What it keeps would answer in place of a test's own routes; the tests of it ask for it.
+    serviceWorkers: "block",
   },
 });

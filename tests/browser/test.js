@@ -11,6 +11,8 @@ export const MODEL_FILE = join(process.env.PLAYGROUND_MODELS, MODEL);
 export function complaints(page) {
   const heard = [];
   page.on("console", (message) => {
+    // Playwright says so where the configuration keeps service workers away.
+    if (message.text().startsWith("Service Worker registration blocked")) return;
     if (message.type() === "error" || message.type() === "warning") heard.push(`${message.type()}: ${message.text()}`);
   });
   page.on("pageerror", (error) => heard.push(`page error: ${error.message}`));

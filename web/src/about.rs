@@ -37,6 +37,8 @@ pub fn About() -> impl IntoView {
             <div class="bar"><h2 id="about-title">"About"</h2><button class="btn right" on:click=move |_| page.about.set(false)>"Close "<kbd>"Esc"</kbd></button></div>
             <div class="about-body">
                 <p>"One agent trajectory, two wire formats, every token explained, and a model in the tab that continues either. Everything runs in this browser; nothing is sent anywhere but to where you load models from."</p>
+                <h3>"What this browser keeps"</h3>
+                <p>"Your work (the trajectory and what is shown of it, four tabs at most), the theme and settings, models that you keep, and the page itself for use without a network. "<button class="btn" data-testid="about-kept" on:click=move |_| { page.about.set(false); page.share.open.set(true); }>"See or forget kept work"</button></p>
                 <h3>"This program"</h3>
                 <p>"MIT or Apache-2.0, as you choose: "<a href="licences/LICENSE-MIT.txt">"MIT"</a>", "<a href="licences/LICENSE-APACHE.txt">"Apache-2.0"</a>". "<a href="licences/rust-crates.txt">"Licences of the libraries"</a>" in it."</p>
                 <h3>"Data"</h3>

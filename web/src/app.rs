@@ -1,7 +1,7 @@
 //! The page as a whole: its layout.
 
 use crate::about::About;
-use crate::costs::{Bars, Key, Sentence, Table};
+use crate::costs::{Bars, Key, Sections, Sentence};
 use crate::document::{Side, Tone};
 use crate::editor::Editor;
 use crate::help::Help;
@@ -9,6 +9,7 @@ use crate::inspector::Inspector;
 use crate::lessons::{LessonsRoom, Return};
 use crate::live::{LivePanel, ModelPanel};
 use crate::models::ModelsRoom;
+use crate::share::{self, Notices, ShareDialog};
 use crate::sides::{Both, Heads, Single, parts};
 use crate::state::{Dock, Page, Pane, Room, View, page as page_of};
 use crate::top::Top;
@@ -26,6 +27,7 @@ pub fn App() -> impl IntoView {
     samples::load_tokenizer(page);
     pointing::keep_marks(page);
     address::follow(page);
+    share::start(page);
     let keydown = window_event_listener(leptos::ev::keydown, move |event| keys::key(page, &event));
     on_cleanup(move || keydown.remove());
     let live = move |side: Side| page.view(side).get() == View::Live;
@@ -69,6 +71,8 @@ pub fn App() -> impl IntoView {
             <p class="vh" aria-live="polite">{move || page.live.spoken.get()}</p>
             <Help/>
             <About/>
+            <ShareDialog/>
+            <Notices/>
         </div>
     }
 }
@@ -94,7 +98,7 @@ fn DockBox() -> impl IntoView {
                 <button class="btn quiet inspect" on:click=move |_| page.drawer.update(|open| *open = !*open)>"Inspector"</button>
             </div>
             {move || match page.dock.get() {
-                Dock::Costs => view! { <Bars/><Table/> }.into_any(),
+                Dock::Costs => view! { <Sections/> }.into_any(),
                 Dock::Model => view! { <ModelPanel/> }.into_any(),
             }}
         </section>

@@ -40,8 +40,8 @@ where
 /// Arrow keys within a list of tabs.
 pub fn tab_keys(event: KeyboardEvent) {
     let forward = match event.key().as_str() {
-        "ArrowRight" => true,
-        "ArrowLeft" => false,
+        "ArrowRight" | "ArrowDown" => true,
+        "ArrowLeft" | "ArrowUp" => false,
         _ => return,
     };
     let Some(tab) = dom::element(event.target()) else {

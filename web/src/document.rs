@@ -4,11 +4,11 @@
 use crate::rows;
 use formats::{
     Conversation, Frame, FrameKind, Policy, Rendering, Role, Segment, SegmentKind, Trajectory,
-    agenticml, bridge, chatml, validate::validate,
+    agenticml, bridge, chatml,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use tokens::{Arm, Llama3Tokenizer, Token, TokenView};
+use tokens::{Arm, Llama3Tokenizer, Memory, Token, TokenView};
 
 /// One of the two facing pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,47 +238,61 @@ pub struct Document {
     pub sides: [SideDoc; 2],
     /// The rows.
     pub rows: Vec<Row>,
-    /// Broken rules: at which frame, and what is wrong.
-    pub findings: Vec<(usize, String)>,
+    /// Whether each frame's content spells a special token.
+    forged_frames: Vec<bool>,
 }
 
 impl Document {
-    /// Renders, and tokenizes when there is a tokenizer.
-    pub fn new(trajectory: Trajectory, tokenizer: Option<&Llama3Tokenizer>) -> Self {
+    /// Renders, and tokenizes when there is a tokenizer. The memories, one for each side, are those of
+    /// the document before, so that an edit tokenizes only what it changed.
+    pub fn new(
+        trajectory: Trajectory,
+        tokenizer: Option<&Llama3Tokenizer>,
+        memories: &mut [Memory; 2],
+    ) -> Self {
         let frames = trajectory.frames.len();
         let (conversation, a, b) = render(&trajectory);
-        let sides = [(a, Arm::AgenticMl), (b, Arm::ChatMl)].map(|(side, arm)| {
-            let (rendering, markers, error) = side;
-            let view = tokenizer
-                .filter(|_| error.is_none())
-                .map(|tokenizer| tokens::view(tokenizer, &rendering, arm, Policy::Safe));
-            let tally = view
-                .as_ref()
-                .map(|view| Tally::of(view, frames))
-                .unwrap_or_default();
-            SideDoc {
-                rendering,
-                markers,
-                view,
-                tally,
-                error,
-            }
-        });
+        let [memory_a, memory_b] = memories;
+        let sides = [(a, Arm::AgenticMl, memory_a), (b, Arm::ChatMl, memory_b)].map(
+            |(side, arm, memory)| {
+                let (rendering, markers, error) = side;
+                let view = tokenizer.filter(|_| error.is_none()).map(|tokenizer| {
+                    tokens::view_again(memory, tokenizer, &rendering, arm, Policy::Safe)
+                });
+                let tally = view
+                    .as_ref()
+                    .map(|view| Tally::of(view, frames))
+                    .unwrap_or_default();
+                SideDoc {
+                    rendering,
+                    markers,
+                    view,
+                    tally,
+                    error,
+                }
+            },
+        );
         let rows = lay_out(&trajectory, &conversation, &sides);
-        let findings = match validate(&trajectory.frames, false) {
-            Ok(found) => found
-                .into_iter()
-                .map(|found| (found.frame, found.message))
-                .collect(),
-            Err(error) => vec![(error.frame(), error.to_string())],
-        };
+        let mut forged_frames = vec![false; frames];
+        for token in sides.iter().flat_map(SideDoc::tokens) {
+            if let Some(frame) = token.frame.filter(|_| token.forged)
+                && let Some(forged) = forged_frames.get_mut(frame)
+            {
+                *forged = true;
+            }
+        }
         Self {
             trajectory,
             conversation,
             sides,
             rows,
-            findings,
+            forged_frames,
         }
+    }
+
+    /// Whether a frame's content spells a special token.
+    pub fn is_forged(&self, frame: usize) -> bool {
+        self.forged_frames.get(frame).copied().unwrap_or(false)
     }
 
     /// One side.
@@ -289,15 +303,6 @@ impl Document {
     /// The message in which a frame stands.
     pub fn message_of_frame(&self, frame: usize) -> Option<usize> {
         self.conversation.messages_of_frame(frame).first().copied()
-    }
-
-    /// Forged markers on both sides: tokens of content that are special or spell a marker.
-    pub fn forged(&self) -> usize {
-        self.sides
-            .iter()
-            .flat_map(SideDoc::tokens)
-            .filter(|token| token.forged)
-            .count()
     }
 }
 
@@ -424,7 +429,11 @@ mod tests {
 
     fn sample() -> Document {
         let text = include_str!("../../public/samples/lines-in-main-py.json");
-        Document::new(Trajectory::parse(text).expect("a trajectory"), None)
+        Document::new(
+            Trajectory::parse(text).expect("a trajectory"),
+            None,
+            &mut Default::default(),
+        )
     }
 
     #[test]
@@ -467,7 +476,7 @@ mod tests {
         let before = sample();
         let mut trajectory = before.trajectory.clone();
         trajectory.frames[2].content = "How many words?".into();
-        let after = Document::new(trajectory, None);
+        let after = Document::new(trajectory, None, &mut Default::default());
         let changed: Vec<_> = before
             .rows
             .iter()
@@ -479,7 +488,7 @@ mod tests {
 
     #[test]
     fn what_a_side_cannot_write_is_said() {
-        let none = Document::new(Trajectory::default(), None);
+        let none = Document::new(Trajectory::default(), None, &mut Default::default());
         assert!(none.side(Side::A).error.is_some());
         assert_eq!(none.rows.len(), 1);
     }

@@ -26,7 +26,16 @@ pub fn find(selector: &str) -> Option<Element> {
 
 /// All elements of the page with this selector.
 pub fn find_all(selector: &str) -> Vec<Element> {
-    let Ok(list) = document().query_selector_all(selector) else {
+    elements(document().query_selector_all(selector))
+}
+
+/// All elements within one with this selector.
+pub fn all_in(element: &Element, selector: &str) -> Vec<Element> {
+    elements(element.query_selector_all(selector))
+}
+
+fn elements(found: Result<web_sys::NodeList, wasm_bindgen::JsValue>) -> Vec<Element> {
+    let Ok(list) = found else {
         return Vec::new();
     };
     (0..list.length())

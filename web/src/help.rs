@@ -1,10 +1,11 @@
 //! The help: every key, and what the looks mean.
 
+use crate::controls::Toggle;
 use crate::state::page;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 
-const KEYS: [(&str, &str); 12] = [
+const KEYS: &[(&str, &str)] = &[
     ("← →", "previous, next token"),
     ("↑ ↓", "previous, next frame"),
     ("Home End", "first, last token of the frame"),
@@ -12,8 +13,16 @@ const KEYS: [(&str, &str); 12] = [
     ("P", "pin what is lit up"),
     ("M", "mask: show what is trained"),
     ("I", "token ids"),
+    ("R", "run both sides to their answers"),
+    ("G", "generate one step"),
+    ("H", "heat: probabilities of written tokens"),
+    ("B", "branch from a written token"),
     ("1 2 3 4", "frames, wire, tokens, live"),
     ("Enter", "edit the focused frame"),
+    ("Alt ↑ ↓", "move the focused frame"),
+    ("A D K", "add after it, duplicate it, change its kind"),
+    ("Del", "delete the focused frame"),
+    ("Ctrl Z", "undo; with Shift: redo"),
     ("Ctrl Enter", "close the editor of a frame"),
     ("Esc", "stop a run, else let go of the pin"),
     ("?", "this help"),
@@ -34,13 +43,16 @@ pub fn Help() -> impl IntoView {
         }
     });
     let keys = KEYS
-        .map(|(key, what)| view! { <dt>{key.split(' ').map(|k| view! { <kbd class="k">{k}</kbd>" " }).collect_view()}</dt><dd>{what}</dd> })
+        .iter()
+        .map(|&(key, what)| view! { <dt>{key.split(' ').map(|k| view! { <kbd class="k">{k}</kbd>" " }).collect_view()}</dt><dd>{what}</dd> })
         .collect_view();
     view! {
         <dialog class="help" node_ref=dialog aria-labelledby="help-title" on:close=move |_| page.help.set(false)>
             <div class="bar"><h2 id="help-title">"Keys and looks"</h2><button class="btn right" on:click=move |_| page.help.set(false)>"Close "<kbd>"Esc"</kbd></button></div>
             <div class="help-body">
-                <dl class="keylist">{keys}</dl>
+                <div><dl class="keylist">{keys}</dl>
+                    <p class="letters"><Toggle label="Single-character keys" title="Keys of one letter, digit or sign act on the page. They never do in text fields."
+                        value=move || page.sides.keys.get() set=move |on| page.sides.switch_keys(on)/></p></div>
                 <ul class="looks mask">
                     <li><span class="tk k-mission"><span class="p">"lines"</span><span class="i">"5238"</span></span><span><b>"square, outlined"</b>": the runtime wrote it; the model only reads it"</span></li>
                     <li><span class="tk k-action m t"><span class="p">"path"</span><span class="i">"2398"</span></span><span><b>"round, filled, ruled"</b>": the model writes it; it is trained on it"</span></li>

@@ -4,7 +4,8 @@
 use formats::{FrameKind, Owner};
 use leptos::prelude::*;
 
-fn path(kind: FrameKind) -> &'static str {
+/// The path of a kind's glyph, in a field of 12 units: outlined when the runtime owns it, else filled.
+pub fn path(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::Goal => {
             "M6 1.4a4.6 4.6 0 1 0 0 9.2a4.6 4.6 0 1 0 0-9.2M6 5.4a.6.6 0 1 0 0 1.2a.6.6 0 1 0 0-1.2"
@@ -47,6 +48,30 @@ pub fn pin() -> AnyView {
 /// A pencil.
 pub fn pencil() -> AnyView {
     icon("g o", "M1.6 10.4l.6-2.6L8.4 1.6l2 2L4.2 9.8z")
+}
+
+/// Three dots: more.
+pub fn dots() -> AnyView {
+    icon(
+        "g",
+        "M2 4.9a1.1 1.1 0 1 0 0 2.2a1.1 1.1 0 1 0 0-2.2M6 4.9a1.1 1.1 0 1 0 0 2.2a1.1 1.1 0 1 0 0-2.2M10 4.9a1.1 1.1 0 1 0 0 2.2a1.1 1.1 0 1 0 0-2.2",
+    )
+}
+
+/// An arrow back.
+pub fn undo() -> AnyView {
+    icon(
+        "g o",
+        "M4.2 1.6 1.4 4.4l2.8 2.8M1.6 4.4h5.6a3.2 3.2 0 0 1 0 6.4H4.6",
+    )
+}
+
+/// An arrow forth.
+pub fn redo() -> AnyView {
+    icon(
+        "g o",
+        "M7.8 1.6l2.8 2.8-2.8 2.8M10.4 4.4H4.8a3.2 3.2 0 0 0 0 6.4h2.6",
+    )
 }
 
 /// A tick.

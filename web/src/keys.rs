@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Side};
 use crate::dom;
-use crate::pointing::{pin, spot_of};
+use crate::pointing::{chip_of, pin, spot_of};
 use crate::state::{Link, Page, Room, Spot, View};
 use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
@@ -22,18 +22,13 @@ pub fn step(page: Page, by: isize) {
     }
 }
 
-/// Selects a token and gives its chip the focus.
+/// Selects a token and gives its chip the focus, wherever in the rows it is.
 fn go(page: Page, spot: Spot) {
     page.leave();
     page.spot.set(Some(spot));
-    let chip = format!(
-        "[data-turn=\"{}\"] .cell[data-side={}] .tk[data-i=\"{}\"]",
-        spot.row,
-        spot.side.key(),
-        spot.at
-    );
+    page.sides.windows.open(spot);
     request_animation_frame(move || {
-        if let Some(chip) = dom::find(&chip) {
+        if let Some(chip) = chip_of(spot) {
             dom::reveal(&chip);
             dom::focus(&chip);
         }
@@ -82,6 +77,11 @@ pub fn key(page: Page, event: &KeyboardEvent) {
     if in_text || page.help.get_untracked() || page.about.get_untracked() {
         return;
     }
+    // People who speak to their computer, or hit keys by chance, can switch these off.
+    let character = event.key().chars().count() == 1 && event.key() != " ";
+    if character && !page.sides.keys.get_untracked() {
+        return;
+    }
     if page.room.get_untracked() == Room::Lessons && page.lessons.key(event) {
         return event.prevent_default();
     }
@@ -105,6 +105,9 @@ pub fn key(page: Page, event: &KeyboardEvent) {
             true
         }
         "x" | "X" => other_side(page),
+        "r" | "R" | "g" | "G" | "h" | "H" | "b" | "B" => {
+            crate::live::key(page, element.as_ref(), &event.key())
+        }
         digit @ ("1" | "2" | "3" | "4") => {
             let view = View::ALL[usize::from(digit.as_bytes()[0] - b'1')];
             for side in sides_of(element.as_ref()) {
@@ -134,8 +137,8 @@ fn escape(page: Page) {
         // The browser closes the dialog.
     } else if page.live.load.with_untracked(Option::is_some) {
         page.live.pause();
-    } else if untrack(|| page.live.going()).is_some() {
-        page.live.stop();
+    } else if untrack(|| page.live.is_active()) {
+        page.live.halt();
     } else if page.room.get_untracked() != Room::Compare {
         page.live.dismiss();
     } else if page.drawer.get_untracked() {

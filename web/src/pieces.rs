@@ -9,6 +9,20 @@ pub enum Part {
     Mark(String),
 }
 
+impl Part {
+    /// What is shown.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Plain(text) | Self::Mark(text) => text,
+        }
+    }
+
+    /// Whether it stands for something that would not be seen.
+    pub fn is_mark(&self) -> bool {
+        matches!(self, Self::Mark(_))
+    }
+}
+
 /// The mark of a character that would not be seen, if it is one.
 fn mark(c: char) -> Option<String> {
     Some(match c {
@@ -69,6 +83,39 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line
 }
 
+/// Lines and bytes that a long text shows at first.
+const LINES: usize = 24;
+const BYTES: usize = 4_000;
+
+/// Where a long text is folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fold {
+    /// Bytes that are shown: whole lines, as far as there are.
+    pub end: usize,
+    /// Lines of the whole text.
+    pub lines: usize,
+}
+
+/// Where to fold a text, if it is so long that its end is far from its beginning.
+pub fn fold(text: &str) -> Option<Fold> {
+    let lines = text.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    // Folding hides a good part or nothing.
+    if lines <= LINES + LINES / 2 && text.len() <= BYTES + BYTES / 2 {
+        return None;
+    }
+    let end = text
+        .match_indices('\n')
+        .nth(LINES - 1)
+        .map_or(text.len(), |(at, _)| at + 1);
+    let end = if end > BYTES {
+        let limit = text.floor_char_boundary(BYTES);
+        text[..limit].rfind('\n').map_or(limit, |at| at + 1)
+    } else {
+        end
+    };
+    Some(Fold { end, lines })
+}
+
 /// Characters before a byte position (which must be a character boundary or past the end).
 pub fn chars_before(text: &str, byte: usize) -> usize {
     text.char_indices().take_while(|(at, _)| *at < byte).count()
@@ -90,6 +137,24 @@ mod tests {
             ]
         );
         assert_eq!(parts(""), []);
+    }
+
+    #[test]
+    fn long_texts_are_folded_at_a_line() {
+        assert_eq!(fold("short"), None);
+        assert_eq!(fold(&"line\n".repeat(30)), None);
+        let long = "line\n".repeat(99);
+        assert_eq!(
+            fold(&long),
+            Some(Fold {
+                end: 24 * 5,
+                lines: 100
+            })
+        );
+        let wide = fold(&"é".repeat(9_000)).expect("folded");
+        assert_eq!((wide.end, wide.lines), (4_000, 1));
+        let both = format!("{}\n{}", "a".repeat(3_000), "b".repeat(9_000));
+        assert_eq!(fold(&both).map(|fold| fold.end), Some(3_001));
     }
 
     #[test]

@@ -12,11 +12,28 @@ pub fn spot_of(element: &Element) -> Option<Spot> {
     let chip = dom::closest(element, ".tk[data-i]")?;
     let turn = dom::closest(&chip, "[data-turn]")?;
     let side = dom::closest(&chip, "[data-side]")?;
+    let strip = dom::closest(&chip, ".strip")?;
     Some(Spot {
         side: Side::from_key(&side.get_attribute("data-side")?)?,
         row: dom::number(&turn, "data-turn")?,
-        at: dom::number(&chip, "data-i")?,
+        at: dom::number(&strip, "data-from")? + dom::number(&chip, "data-i")?,
     })
+}
+
+/// The chip of a token, if it is built.
+pub fn chip_of(spot: Spot) -> Option<Element> {
+    let strips = format!(
+        "[data-turn=\"{}\"] .cell[data-side={}] .strip[data-from]",
+        spot.row,
+        spot.side.key()
+    );
+    let (from, strip) = dom::find_all(&strips)
+        .into_iter()
+        .filter_map(|strip| Some((dom::number(&strip, "data-from")?, strip)))
+        .take_while(|(from, _)| *from <= spot.at)
+        .last()?;
+    let chip = format!(".tk[data-i=\"{}\"]", spot.at - from);
+    strip.query_selector(&chip).ok().flatten()
 }
 
 /// The written token a chip of the live view stands for.
@@ -63,7 +80,7 @@ pub fn focused(page: Page, event: &FocusEvent) {
         return;
     };
     let Some(spot) = spot_of(&element) else {
-        if dom::closest(&element, ".fc").is_some() {
+        if dom::closest(&element, ".fc,.cf").is_some() {
             set_if_new(page.focus, link_of(&element));
         }
         if let Some(written) = written_of(&element) {
@@ -94,8 +111,9 @@ pub fn focused(page: Page, event: &FocusEvent) {
     );
     // Setting an attribute of this name cannot fail.
     let _ = element.set_attribute("aria-label", &name);
-    if let Some(strip) = dom::closest(&element, ".cell") {
-        if let Ok(Some(old)) = strip.query_selector(".tk[tabindex=\"0\"]") {
+    // One chip of a cell is reachable by Tab; of one that is built in parts, one of each part.
+    if let Some(strip) = dom::closest(&element, ".strip.part,.cell") {
+        for old in dom::all_in(&strip, ".tk[tabindex=\"0\"]") {
             let _ = old.set_attribute("tabindex", "-1");
         }
         let _ = element.set_attribute("tabindex", "0");
@@ -164,6 +182,9 @@ pub fn clicked_twice(page: Page, event: &MouseEvent) {
 pub fn pin(page: Page, frame: usize, from: &str) {
     page.pin.set(Some(frame));
     let in_card = from == "card";
+    if in_card {
+        open_frame(page, frame);
+    }
     request_animation_frame(move || {
         if in_card {
             if let Some(span) = dom::find(&format!(".cell [data-frame=\"{frame}\"]")) {
@@ -173,6 +194,31 @@ pub fn pin(page: Page, frame: usize, from: &str) {
             dom::reveal(&card);
         }
     });
+}
+
+/// Builds the row of a frame where it is out of view.
+fn open_frame(page: Page, frame: usize) {
+    let document = page.document.get_untracked();
+    let first = Side::BOTH.into_iter().find_map(|side| {
+        let tokens = document.side(side).frame_tokens(frame);
+        Spot::of_token(&document, side, tokens.first()?.start)
+    });
+    let row = || {
+        document
+            .rows
+            .iter()
+            .position(|row| row.frames.contains(&frame))
+    };
+    let spot = first.or_else(|| {
+        Some(Spot {
+            side: Side::A,
+            row: row()?,
+            at: 0,
+        })
+    });
+    if let Some(spot) = spot {
+        page.sides.windows.open(spot);
+    }
 }
 
 /// Gives a card the focus.
@@ -193,34 +239,15 @@ pub fn focus_model() {
     });
 }
 
-/// Marks the selected chip, and makes one chip of each strip reachable by Tab.
+/// Marks the selected chip. Chips that are built later know by themselves.
 pub fn keep_marks(page: Page) {
     Effect::new(move |_| {
-        page.document.track();
-        for side in Side::BOTH {
-            page.view(side).track();
-        }
         let spot = page.spot.get();
         request_animation_frame(move || {
-            for old in dom::find_all(".tk[aria-selected=true]") {
+            for old in dom::find_all(".rows .tk[aria-selected=true]") {
                 let _ = old.remove_attribute("aria-selected");
             }
-            for cell in dom::find_all(".cell") {
-                let reachable = cell.query_selector(".tk[tabindex=\"0\"]").ok().flatten();
-                if reachable.is_none()
-                    && let Ok(Some(first)) = cell.query_selector(".tk")
-                {
-                    let _ = first.set_attribute("tabindex", "0");
-                }
-            }
-            let Some(spot) = spot else { return };
-            let chip = format!(
-                "[data-turn=\"{}\"] .cell[data-side={}] .tk[data-i=\"{}\"]",
-                spot.row,
-                spot.side.key(),
-                spot.at
-            );
-            if let Some(chip) = dom::find(&chip) {
+            if let Some(chip) = spot.and_then(chip_of) {
                 let _ = chip.set_attribute("aria-selected", "true");
             }
         });

@@ -13,7 +13,7 @@ use web_sys::Response;
 /// The sample that is compiled in, so that something real shows at once.
 const FIRST: &str = include_str!("../../public/samples/lines-in-main-py.json");
 /// Its file, which the list names too.
-const FIRST_FILE: &str = "lines-in-main-py.json";
+pub const FIRST_FILE: &str = "lines-in-main-py.json";
 
 /// The first sample, and how to list it.
 pub fn first() -> (Trajectory, Sample) {
@@ -95,7 +95,22 @@ pub fn load_list(page: Page) {
             // Only names in the folder itself; the list is data.
             .filter(|sample| sample.file != FIRST_FILE && !sample.file.contains(['/', '\\', ':']));
         page.samples.update(|samples| samples.extend(more));
+        // One that was opened by its name before the list was there.
+        mark(page);
     });
+}
+
+/// Has the list show which sample is shown.
+fn mark(page: Page) {
+    let shown = page
+        .trajectory
+        .with_untracked(|trajectory| page.share.shown_sample(trajectory));
+    let Some(shown) = shown else { return };
+    let at =
+        page.samples.read_untracked().iter().position(|sample| {
+            sample.file == shown || (sample.file.is_empty() && shown == FIRST_FILE)
+        });
+    page.sample.set(at.unwrap_or(usize::MAX));
 }
 
 /// Shows a sample.
@@ -104,18 +119,35 @@ pub fn open(page: Page, at: usize) {
         return;
     };
     page.sample.set(at);
-    if sample.file.is_empty() {
-        page.open(first().0);
+    let file = if sample.file.is_empty() {
+        FIRST_FILE.to_owned()
+    } else {
+        sample.file
+    };
+    open_file(page, file, || ());
+}
+
+/// Shows the sample in a file of the samples' folder, then does what is asked.
+pub fn open_file(page: Page, file: String, then: impl FnOnce() + 'static) {
+    let show = move |file: &str, trajectory: Trajectory| {
+        page.share.is_sample(file, &trajectory);
+        page.open(trajectory);
+        mark(page);
+        then();
+    };
+    page.share.expect(&file);
+    if file == FIRST_FILE {
+        show(&file, first().0);
         return;
     }
     spawn_local(async move {
         let read = async {
-            let text = text(&format!("{}{}", folder(), sample.file)).await?;
+            let text = text(&format!("{}{file}", folder())).await?;
             Trajectory::parse(&text).map_err(|error| error.to_string())
         };
         match read.await {
             // Another may have been chosen while this one came.
-            Ok(trajectory) if page.sample.get_untracked() == at => page.open(trajectory),
+            Ok(trajectory) if page.share.expects(&file) => show(&file, trajectory),
             Ok(_) => {}
             Err(error) => page
                 .spoken

@@ -1,14 +1,18 @@
 //! What the page holds: signals, and the one computation everything shown comes from.
 
 use crate::document::{Document, Side};
+use crate::history::History;
+use crate::inspector::Explain;
 use crate::lessons::Lessons;
 use crate::live::Live;
 use crate::models::Models;
-use formats::Trajectory;
+use crate::share::Share;
+use crate::sides::Sides;
+use formats::{Fault, Trajectory};
 use leptos::prelude::*;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use tokens::{Llama3Tokenizer, Token};
+use tokens::{Llama3Tokenizer, Memory, Token};
 
 /// A shared value that is equal only to itself, so that signals compare it at no cost.
 pub struct Shared<T>(Arc<T>);
@@ -41,7 +45,7 @@ impl<T> Deref for Shared<T> {
 }
 
 /// What a side shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     /// Frames (A) or messages (B).
     Units,
@@ -171,6 +175,10 @@ pub struct Page {
     pub tokenizer_error: RwSignal<Option<String>>,
     /// All that is shown of the trajectory.
     pub document: Memo<Shared<Document>>,
+    /// What is wrong with it, each at its frame.
+    pub faults: Memo<Vec<(Option<usize>, Fault)>>,
+    /// What is built of the rows, and how keys act on them.
+    pub sides: Sides,
     /// What each side shows.
     pub views: [RwSignal<View>; 2],
     /// Whether each side shows what is trained.
@@ -213,12 +221,18 @@ pub struct Page {
     pub samples: RwSignal<Vec<Sample>>,
     /// Index of the sample shown, until it is edited.
     pub sample: RwSignal<usize>,
+    /// Undo, redo and unfinished texts.
+    pub history: History,
     /// Which frame is open for editing.
     pub editing: RwSignal<Option<usize>>,
     /// The models and what they write.
     pub live: Live,
     /// What the room of models shows.
     pub models: Models,
+    /// What costs and inspector show.
+    pub explain: Explain,
+    /// Links, kept work, and what is said about them.
+    pub share: Share,
     /// What the room of lessons shows.
     pub lessons: Lessons,
 }
@@ -228,9 +242,15 @@ impl Page {
     pub fn new(trajectory: Trajectory, first: Sample) -> Self {
         let trajectory = RwSignal::new(trajectory);
         let tokenizer = RwSignal::new(None::<Shared<Llama3Tokenizer>>);
+        let memories = StoredValue::new(<[Memory; 2]>::default());
         let document = Memo::new(move |_| {
             let tokenizer = tokenizer.get();
-            Shared::new(Document::new(trajectory.get(), tokenizer.as_deref()))
+            let mut memories = memories.write_value();
+            Shared::new(Document::new(
+                trajectory.get(),
+                tokenizer.as_deref(),
+                &mut memories,
+            ))
         });
         let hover = RwSignal::new(None);
         let focus = RwSignal::new(None);
@@ -246,6 +266,8 @@ impl Page {
             tokenizer,
             tokenizer_error: RwSignal::new(None),
             document,
+            faults: Memo::new(move |_| formats::faults(&trajectory.read())),
+            sides: Sides::new(document),
             views: [View::Tokens; 2].map(RwSignal::new),
             mask: [true; 2].map(RwSignal::new),
             ids: [true; 2].map(RwSignal::new),
@@ -267,9 +289,12 @@ impl Page {
             spoken: RwSignal::new(String::new()),
             samples: RwSignal::new(vec![first]),
             sample: RwSignal::new(0),
+            history: History::new(),
             editing: RwSignal::new(None),
-            live: Live::new(),
+            live: Live::new(document, tokenizer),
             models: Models::new(),
+            explain: Explain::new(),
+            share: Share::new(),
             lessons: Lessons::new(),
         }
     }
@@ -279,8 +304,13 @@ impl Page {
         self.views[side.index()]
     }
 
-    /// Shows another trajectory.
+    /// Shows another trajectory. What was shown before can be brought back by undo.
     pub fn open(self, trajectory: Trajectory) {
+        self.open_as("opened another trajectory", trajectory);
+    }
+
+    /// As [`Page::open`]; `what` names the step, as `imported frames`.
+    pub fn open_as(self, what: &str, trajectory: Trajectory) {
         self.editing.set(None);
         self.spot.set(None);
         self.hover.set(None);
@@ -295,7 +325,7 @@ impl Page {
                     .iter()
                     .position(|frame| frame.kind.owner() == formats::Owner::Model)
             });
-        self.trajectory.set(trajectory);
+        self.replace(what, trajectory);
         self.pin.set(first);
         self.live.cut_reset();
         self.select_first();
@@ -310,15 +340,6 @@ impl Page {
             .and_then(|frame| document.side(Side::B).frame_tokens(frame).first().cloned())
             .and_then(|range| Spot::of_token(&document, Side::B, range.start));
         self.spot.set(first);
-    }
-
-    /// Changes one frame's content.
-    pub fn edit(self, frame: usize, content: formats::json::Value) {
-        self.trajectory.update(|trajectory| {
-            if let Some(frame) = trajectory.frames.get_mut(frame) {
-                frame.content = content;
-            }
-        });
     }
 
     /// Shows a view, and the model beside it when it is the live one.

@@ -1,6 +1,8 @@
 //! Figures in words: counts, shares, bytes, durations, signed differences.
 
 use engine::protocol::{Stage, StopReason};
+use tokens::prefix::Turns;
+use tokens::{Comparison, Part};
 
 /// `1 token`, `2 tokens`.
 pub fn count(n: usize, noun: &str) -> String {
@@ -149,6 +151,96 @@ pub fn cost_sentence(
     (head, tail)
 }
 
+/// How much of either side is trained.
+pub fn trained(
+    (a_trained, a_tokens): (usize, usize),
+    (b_trained, b_tokens): (usize, usize),
+) -> String {
+    format!(
+        "Trained: {a_trained} on A ({}), {b_trained} on B ({})",
+        share(a_trained, a_tokens),
+        share(b_trained, b_tokens)
+    )
+}
+
+/// Why the sides differ: the parts by the size of their change, and what JSON escapes.
+pub fn difference(comparison: &Comparison) -> String {
+    let change: i64 = comparison.parts.iter().map(|part| part.change()).sum();
+    let mut parts: Vec<_> = comparison
+        .parts
+        .iter()
+        .filter(|part| part.change() != 0)
+        .collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.change().unsigned_abs()));
+    let parts = parts
+        .iter()
+        .map(|part| format!("{} {}", signed(part.change()), noun(part.part)))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut text = match change {
+        0 => "B needs as many tokens as A".to_owned(),
+        1.. => format!("B needs {} more than A", count(change as usize, "token")),
+        _ => format!(
+            "B needs {} fewer than A",
+            count(change.unsigned_abs() as usize, "token")
+        ),
+    };
+    if !parts.is_empty() {
+        text = format!("{text}: {parts}");
+    }
+    let [a, b] = comparison.escapes;
+    if a + b > 0 {
+        text = format!("{text}. JSON escapes: {a} on A, {b} on B");
+    }
+    text + "."
+}
+
+fn noun(part: Part) -> &'static str {
+    match part {
+        Part::Structure => "markers and turns",
+        Part::Template => "template text",
+        Part::Prompts => "prompts",
+        Part::Reasoning => "reasoning",
+        Part::Calls => "calls",
+        Part::Answers => "answers",
+        Part::Results => "results",
+        Part::Rewards => "rewards",
+    }
+}
+
+/// What a cache amounts to, for A and B.
+pub fn cache_sentence([a, b]: [&Turns; 2]) -> String {
+    if a.0.is_empty() && b.0.is_empty() {
+        return "No turn of the model yet, so no prompt to keep.".to_owned();
+    }
+    let run = |turns: &Turns, noun: &str| {
+        format!(
+            "{} of {}{noun} ({}) in {}",
+            turns.anew(),
+            turns.prompt(),
+            share(turns.anew(), turns.prompt()),
+            count(turns.0.len(), "turn")
+        )
+    };
+    let lost = match (a.dropped(), b.dropped()) {
+        (0, 0) => "Both only append: no cache is lost.".to_owned(),
+        (0, n) => format!(
+            "B changes earlier text: it loses {} of cache.",
+            count(n, "token")
+        ),
+        (n, 0) => format!(
+            "A changes earlier text: it loses {} of cache.",
+            count(n, "token")
+        ),
+        (a, b) => format!("Both change earlier text: {a} and {b} tokens of cache are lost."),
+    };
+    format!(
+        "With a cache A runs {}, B {}. {lost}",
+        run(a, " prompt tokens"),
+        run(b, "")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +256,47 @@ mod tests {
         );
         assert_eq!(cost_sentence((5, 1), (5, 1)).0, "the same");
         assert_eq!(cost_sentence((5, 1), (3, 1)).0, "2 fewer");
+    }
+
+    #[test]
+    fn the_difference_names_its_parts_largest_first() {
+        let part = |part, a, b| tokens::Difference {
+            part,
+            tokens: [a, b],
+        };
+        let comparison = Comparison {
+            parts: vec![
+                part(Part::Structure, 9, 28),
+                part(Part::Template, 0, 20),
+                part(Part::Prompts, 40, 40),
+                part(Part::Answers, 18, 7),
+            ],
+            escapes: [1, 8],
+        };
+        assert_eq!(
+            difference(&comparison),
+            "B needs 28 tokens more than A: +20 template text, +19 markers and turns, −11 answers. \
+             JSON escapes: 1 on A, 8 on B."
+        );
+    }
+
+    #[test]
+    fn the_cache_in_words() {
+        let turn = |prompt, kept, held| tokens::prefix::Turn {
+            frames: 0..1,
+            prompt,
+            kept,
+            held,
+            written: 4,
+        };
+        let a = Turns(vec![turn(50, 0, 0), turn(80, 54, 54)]);
+        let b = Turns(vec![turn(60, 0, 0), turn(90, 30, 64)]);
+        assert_eq!(
+            cache_sentence([&a, &b]),
+            "With a cache A runs 76 of 130 prompt tokens (58 %) in 2 turns, B 120 of 150 (80 %) in \
+             2 turns. B changes earlier text: it loses 34 tokens of cache."
+        );
+        assert!(cache_sentence([&Turns::default(), &Turns::default()]).starts_with("No turn"));
     }
 
     #[test]

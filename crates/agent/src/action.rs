@@ -3,7 +3,7 @@
 use crate::{CallError, Registry};
 use formats::bridge::TERMINAL_TOOLS;
 use formats::json::{Object, Value};
-use formats::{Frame, FrameKind, Policy, python};
+use formats::{Frame, FrameKind, Owner, Policy, Trajectory, python};
 
 /// An action that cannot be carried out. The texts are the reference's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,9 +79,7 @@ pub fn act<'a>(
         } else {
             call(&tool, &arguments(&action.content), tools, policy)?
         };
-        acted
-            .results
-            .push(Frame::new(FrameKind::Result, result(tool.clone(), value)));
+        acted.results.push(result_frame(tool.clone(), value));
         if terminal {
             acted.terminal = true;
             if tool.as_str() == Some("answer") {
@@ -115,6 +113,43 @@ pub(crate) fn call(
         }
         Err(error) => Ok(error.to_string().into()),
     }
+}
+
+/// The result frame of a call, as a tool's value makes it.
+pub fn result_frame(tool: Value, value: Value) -> Frame {
+    Frame::new(FrameKind::Result, result(tool, value))
+}
+
+/// What a trajectory records as the result of this very action, the first time it is called: the first
+/// results behind a turn of the model belong to its actions in their order.
+pub fn recorded(trajectory: &Trajectory, action: &Value) -> Option<Value> {
+    let frames = &trajectory.frames;
+    let mut at = 0;
+    while at < frames.len() {
+        let turn = (at..frames.len())
+            .take_while(|&i| frames[i].kind.owner() == Owner::Model)
+            .collect::<Vec<_>>();
+        let Some(&last) = turn.last() else {
+            at += 1;
+            continue;
+        };
+        let actions = turn
+            .iter()
+            .filter(|&&i| frames[i].kind == FrameKind::Action);
+        let place = actions
+            .map(|&i| &frames[i].content)
+            .position(|content| content == action);
+        if let Some(place) = place
+            && let Some(result) = frames.get(last + 1 + place)
+            && frames[last + 1..=last + 1 + place]
+                .iter()
+                .all(|frame| frame.kind == FrameKind::Result)
+        {
+            return result.content.get("value").cloned();
+        }
+        at = last + 1;
+    }
+    None
 }
 
 /// `{"tool", "value"}`.

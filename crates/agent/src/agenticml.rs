@@ -143,7 +143,8 @@ pub fn read_step(
     }
 }
 
-type Read = (Vec<StepFrame>, StepStop, bool);
+/// Frames, why the turn ended, and whether it is taken.
+pub(crate) type Read = (Vec<StepFrame>, StepStop, bool);
 
 fn read_text(text: &str, ids: &[u32], settings: &Settings) -> Read {
     let reading = Reading {
@@ -173,7 +174,11 @@ fn read_text(text: &str, ids: &[u32], settings: &Settings) -> Read {
 fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Read {
     let ends = turn_ends(tokenizer, &settings.stops);
     let read = read_generated(tokenizer, ids, settings.strict, &ends);
-    let last_is_open = read.frames.last().is_some_and(|frame| !frame.closed);
+    let ended = Ended {
+        last_is_open: read.frames.last().is_some_and(|frame| !frame.closed),
+        by_stop: read.stopped_by.is_some(),
+        cut: ids.len() >= settings.max_new_tokens,
+    };
     let frames: Vec<StepFrame> = read
         .frames
         .into_iter()
@@ -183,7 +188,23 @@ fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Re
             error: f.error,
         })
         .collect();
-    if let Some(error) = read.error {
+    judge(frames, read.error, ended)
+}
+
+/// How a turn that was read from ids ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// Nothing closed its last frame.
+    pub last_is_open: bool,
+    /// An end of sequence or turn ended it.
+    pub by_stop: bool,
+    /// There was no room for more.
+    pub cut: bool,
+}
+
+/// What frames that were read from ids amount to, under [`Policy::Safe`].
+pub(crate) fn judge(frames: Vec<StepFrame>, error: Option<ParseError>, ended: Ended) -> Read {
+    if let Some(error) = error {
         return (frames, StepStop::ParseError(error), false);
     }
     let stop = if frames
@@ -191,9 +212,9 @@ fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Re
         .is_some_and(|f| f.frame.kind == FrameKind::End)
     {
         StepStop::End
-    } else if read.stopped_by.is_some() {
+    } else if ended.by_stop {
         StepStop::EndOfSequence
-    } else if ids.len() >= settings.max_new_tokens {
+    } else if ended.cut {
         StepStop::MaxTokens
     } else {
         StepStop::Other
@@ -206,7 +227,7 @@ fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Re
         None => (frames, stop, true),
         // The rest of it was cut off: that is what is wrong.
         Some((index, _))
-            if stop == StepStop::MaxTokens && last_is_open && index + 1 == frames.len() =>
+            if stop == StepStop::MaxTokens && ended.last_is_open && index + 1 == frames.len() =>
         {
             (frames, stop, false)
         }
@@ -214,7 +235,8 @@ fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Re
     }
 }
 
-fn fault(frame: &StepFrame) -> Option<Fault> {
+/// What is wrong with a frame, under [`Policy::Safe`].
+pub(crate) fn fault(frame: &StepFrame) -> Option<Fault> {
     if let Some(error) = &frame.error {
         return Some(Fault::Payload(error.clone()));
     }

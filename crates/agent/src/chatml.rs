@@ -171,28 +171,37 @@ fn read_ids(tokenizer: &Llama3Tokenizer, ids: &[u32], settings: &Settings) -> Op
     let tag = tokenizer.special_id("<|python_tag|>");
     let tag = ids.iter().position(|id| Some(*id) == tag);
     if let Some(tag) = tag {
-        let written = tokenizer.decode(&ids[tag + 1..]);
-        return Some(match json::loads(python::strip(&written)) {
-            Ok(Value::Object(call)) => Generation::Call(call),
-            Ok(_) => Generation::Failed(GenerationError::NotAnObject),
-            Err(error) => Generation::Failed(GenerationError::Json(error.kind)),
-        });
+        return Some(read_tagged(&tokenizer.decode(&ids[tag + 1..])));
     }
     let header = tokenizer.encode_trusted("<|start_header_id|>assistant<|end_header_id|>\n\n");
     let written = tokenizer.decode(ids.strip_prefix(header.as_slice()).unwrap_or(ids));
-    let said = python::strip(&written);
+    Some(read_said(&written))
+}
+
+/// What stands behind a python tag, up to the end of the turn, under [`Policy::Safe`].
+pub(crate) fn read_tagged(written: &str) -> Generation {
+    match json::loads(python::strip(written)) {
+        Ok(Value::Object(call)) => Generation::Call(call),
+        Ok(_) => Generation::Failed(GenerationError::NotAnObject),
+        Err(error) => Generation::Failed(GenerationError::Json(error.kind)),
+    }
+}
+
+/// A reply without a python tag, up to the end of the turn, under [`Policy::Safe`].
+pub(crate) fn read_said(written: &str) -> Generation {
+    let said = python::strip(written);
     if said.is_empty() {
-        return Some(Generation::Failed(GenerationError::Empty));
+        return Generation::Failed(GenerationError::Empty);
     }
     let named = |call: &Object| {
         ["name", "tool"]
             .iter()
             .any(|k| call.get(*k).is_some_and(python::truthy))
     };
-    Some(match json::loads(said) {
+    match json::loads(said) {
         Ok(Value::Object(call)) if named(&call) => Generation::Call(call),
         _ => Generation::Text(said.to_owned()),
-    })
+    }
 }
 
 fn read_call(
@@ -200,15 +209,21 @@ fn read_call(
     conversation: &Conversation,
     settings: &Settings,
 ) -> Result<Call, BridgeError> {
-    let (name, arguments) = name_and_arguments(written)?;
-    if settings.policy == Policy::Safe && arguments.as_object().is_none() {
-        return Err(BridgeError::NotAMapping(python::type_name(&arguments)));
-    }
+    let (name, arguments) = called(written, settings.policy)?;
     Ok(Call {
         id: format!("call_{}", conversation.messages.len()),
         name,
         arguments,
     })
+}
+
+/// Name and arguments of a call that the model wrote.
+pub(crate) fn called(written: &Object, policy: Policy) -> Result<(String, Value), BridgeError> {
+    let (name, arguments) = name_and_arguments(written)?;
+    if policy == Policy::Safe && arguments.as_object().is_none() {
+        return Err(BridgeError::NotAMapping(python::type_name(&arguments)));
+    }
+    Ok((name, arguments))
 }
 
 fn call_message(call: &Call) -> Message {

@@ -29,11 +29,12 @@ pub mod chatml;
 pub mod conform;
 mod error;
 mod generator;
+pub mod reading;
 mod registry;
 mod settings;
 pub mod suite;
 
-pub use action::{Acted, ActionError, act};
+pub use action::{Acted, ActionError, act, recorded, result_frame};
 pub use error::AgentError;
 pub use generator::{Blocking, Generator, Request, now};
 pub use registry::{CallError, DuplicateTool, Parameter, Registry, Signature, Tool, ToolFailure};

@@ -51,6 +51,9 @@ pub enum Request {
         sampling: Sampling,
         /// At most this many new tokens.
         max_tokens: u32,
+        /// Ids that end the output besides those that the model itself ends with.
+        #[serde(default)]
+        stops: Vec<u32>,
         /// Tell with each token what the model thought of it, with this many alternatives; 0 for
         /// nothing. Costs a read of all logits per token.
         alternatives: u32,
@@ -392,6 +395,8 @@ pub struct Alternative {
     pub id: u32,
     /// Its text; lossy where it ends inside a character.
     pub piece: String,
+    /// Whether it is a special token (its name is then in `piece`).
+    pub special: bool,
     /// Its probability.
     pub probability: f32,
 }

@@ -79,6 +79,7 @@ fn generate_on(
         prompt: &prompt,
         sampling: &GREEDY,
         max_tokens,
+        stops: &[],
         alternatives,
     };
     let told = RefCell::new(Vec::new());
@@ -182,6 +183,39 @@ fn every_end_has_its_reason() {
 }
 
 #[test]
+fn a_generation_ends_at_the_ids_that_were_named() {
+    let (mut engine, _) = loaded(&StopFlag::default(), 64);
+    let all = tokens(&generate(&mut engine, &[1, 2], 6, 0));
+    let prompt = Prompt::Ids { ids: vec![1, 2] };
+    let stops = [all[2]];
+    let order = Order {
+        job: 1,
+        side: Side::A,
+        prompt: &prompt,
+        sampling: &GREEDY,
+        max_tokens: 6,
+        stops: &stops,
+        alternatives: 0,
+    };
+    let told = RefCell::new(Vec::new());
+    let emit = |event| told.borrow_mut().push(event);
+    pollster::block_on(engine.generate(&order, &emit)).expect("a generation");
+    let told = told.into_inner();
+    let end = all
+        .iter()
+        .position(|id| *id == all[2])
+        .expect("it is there");
+    assert_eq!(tokens(&told), all[..=end]);
+    assert!(matches!(
+        told.last(),
+        Some(Event::Finished {
+            reason: StopReason::StopToken,
+            ..
+        })
+    ));
+}
+
+#[test]
 fn a_refused_request_leaves_the_engine_usable() {
     let (mut engine, _) = loaded(&StopFlag::default(), 8);
     let prompt = Prompt::Ids { ids: vec![1; 9] };
@@ -191,6 +225,7 @@ fn a_refused_request_leaves_the_engine_usable() {
         prompt: &prompt,
         sampling: &GREEDY,
         max_tokens: 1,
+        stops: &[],
         alternatives: 0,
     };
     let refused = pollster::block_on(engine.generate(&order, &|_| {}));

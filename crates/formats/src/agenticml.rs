@@ -7,7 +7,9 @@ use crate::render::{Rendering, Role, Segment, SegmentKind};
 
 mod parse;
 
-pub use parse::{ParseError, ParsedFrame, PayloadError, Reading, parse, read_payload};
+pub use parse::{
+    ContentError, ParseError, ParsedFrame, PayloadError, Reading, parse, read_content, read_payload,
+};
 
 /// How markers are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

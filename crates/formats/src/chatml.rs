@@ -185,12 +185,12 @@ pub fn render(conversation: &Conversation, options: &Options) -> Result<Renderin
     Ok(rendering)
 }
 
-const BEGIN_OF_TEXT: &str = "<|begin_of_text|>";
-const START_HEADER: &str = "<|start_header_id|>";
-const END_HEADER: &str = "<|end_header_id|>";
-const EOT: &str = "<|eot_id|>";
-const EOM: &str = "<|eom_id|>";
-const PYTHON_TAG: &str = "<|python_tag|>";
+pub(crate) const BEGIN_OF_TEXT: &str = "<|begin_of_text|>";
+pub(crate) const START_HEADER: &str = "<|start_header_id|>";
+pub(crate) const END_HEADER: &str = "<|end_header_id|>";
+pub(crate) const EOT: &str = "<|eot_id|>";
+pub(crate) const EOM: &str = "<|eom_id|>";
+pub(crate) const PYTHON_TAG: &str = "<|python_tag|>";
 
 const TOOLS_IN_SYSTEM: &str = "You have access to the following functions. To call a function, please respond with JSON for a function call.Respond in the format {\"name\": function name, \"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n";
 const TOOLS_IN_USER: &str = "Given the following functions, please respond with a JSON for a function call with its proper arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function name, \"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n";

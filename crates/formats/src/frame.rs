@@ -156,6 +156,23 @@ impl FrameKind {
         }
     }
 
+    /// What a frame of this kind is for, in a few words.
+    pub fn gist(self) -> &'static str {
+        match self {
+            Self::Goal => "standing instruction; opens the trajectory",
+            Self::Mission => "the task at hand",
+            Self::Obs => "what the model is shown: tools, surroundings",
+            Self::Belief => "what the model holds to be true",
+            Self::Plan => "what it means to do",
+            Self::Think => "free reasoning",
+            Self::Action => "a call of a tool; answer and fail end the run",
+            Self::End => "the model's turn is over",
+            Self::Result => "what a tool returned",
+            Self::Feedback => "a later word from the person",
+            Self::Reward => "a score",
+        }
+    }
+
     /// Whether a frame of this kind can open a model turn (all of the model's kinds but `end`).
     pub fn opens_model_turn(self) -> bool {
         matches!(self, Self::Belief | Self::Plan | Self::Think | Self::Action)
@@ -257,6 +274,72 @@ impl Trajectory {
         Self::from_json(&crate::json::loads(text)?)
     }
 
+    /// What a new frame of this kind begins with at a place: nothing, or what its payload needs to be one. A
+    /// result takes the tool of the action it would answer.
+    pub fn blank(&self, at: usize, kind: FrameKind) -> Value {
+        self.holding(at, kind, "")
+    }
+
+    /// The content of the frame at a place, made into one of another kind. JSON that becomes prose is written
+    /// out; prose that is no JSON becomes the text of an answer or the value of a result.
+    pub fn recast(&self, at: usize, kind: FrameKind) -> Value {
+        let Some(frame) = self.frames.get(at) else {
+            return self.blank(at, kind);
+        };
+        if frame.kind.payload() == kind.payload() {
+            return frame.content.clone();
+        }
+        let text = match &frame.content {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => crate::json::dumps(other),
+        };
+        match kind.payload() {
+            Payload::None => Value::Null,
+            Payload::Prose => text.into(),
+            Payload::Json | Payload::Number => crate::agenticml::read_content(kind, &text)
+                .unwrap_or_else(|_| self.holding(at, kind, &text)),
+        }
+    }
+
+    fn holding(&self, at: usize, kind: FrameKind, text: &str) -> Value {
+        let object = |members: Vec<(&str, Value)>| {
+            let members = members
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value));
+            Value::Object(Object::from_iter(members))
+        };
+        match kind {
+            FrameKind::Action if text.is_empty() => object(vec![("tool", "".into())]),
+            FrameKind::Action => object(vec![("tool", "answer".into()), ("text", text.into())]),
+            FrameKind::Result => {
+                let tool = self.unanswered(at);
+                object(vec![("tool", tool), ("value", text.into())])
+            }
+            FrameKind::Reward => Value::Float(1.0),
+            FrameKind::End => Value::Null,
+            _ => text.into(),
+        }
+    }
+
+    /// The tool of the first action before a place that has no result there.
+    fn unanswered(&self, at: usize) -> Value {
+        let mut waiting = std::collections::VecDeque::new();
+        for frame in self.frames.iter().take(at) {
+            match frame.kind {
+                FrameKind::Action => waiting.push_back(frame.content.get("tool")),
+                FrameKind::Result => drop(waiting.pop_front()),
+                _ => {}
+            }
+        }
+        waiting
+            .front()
+            .copied()
+            .flatten()
+            .cloned()
+            .unwrap_or("".into())
+    }
+
     /// `{"frames": [{"type", "content"}, ...]}`.
     pub fn to_json(&self) -> Value {
         let frames = self.frames.iter().map(Frame::to_json).collect();
@@ -294,5 +377,45 @@ impl FrameError {
             Self::NoFrames => "TypeError",
             Self::MissingType(_) | Self::UnknownType(_) | Self::Json(_) => "ValueError",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{dumps, loads};
+
+    fn trajectory() -> Trajectory {
+        let action = loads(r#"{"tool": "look"}"#).expect("JSON");
+        Trajectory {
+            frames: vec![
+                Frame::new(FrameKind::Goal, "g"),
+                Frame::new(FrameKind::Action, action),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_new_result_answers_the_action_before_it() {
+        let blank = |at, kind| dumps(&trajectory().blank(at, kind));
+        assert_eq!(
+            blank(2, FrameKind::Result),
+            r#"{"tool": "look", "value": ""}"#
+        );
+        assert_eq!(blank(1, FrameKind::Result), r#"{"tool": "", "value": ""}"#);
+        assert_eq!(blank(0, FrameKind::Plan), r#""""#);
+        assert_eq!(blank(0, FrameKind::End), "null");
+    }
+
+    #[test]
+    fn another_kind_keeps_what_it_can() {
+        let recast = |at, kind| dumps(&trajectory().recast(at, kind));
+        assert_eq!(
+            recast(0, FrameKind::Action),
+            r#"{"tool": "answer", "text": "g"}"#
+        );
+        assert_eq!(recast(1, FrameKind::Result), r#"{"tool": "look"}"#);
+        assert_eq!(recast(1, FrameKind::Think), r#""{\"tool\": \"look\"}""#);
+        assert_eq!(recast(0, FrameKind::Reward), "1.0");
     }
 }

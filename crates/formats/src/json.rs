@@ -395,6 +395,35 @@ impl fmt::Display for JsonErrorKind {
     }
 }
 
+impl JsonErrorKind {
+    /// What to do about it, in a sentence.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::ExpectedValue => {
+                "Put a value here: text in double quotes, a number, true, false, null, a list or an object."
+            }
+            Self::ExtraData => {
+                "The value ends before this place: remove what follows, or add the bracket that is missing before."
+            }
+            Self::ExpectedKey => "Put a key in double quotes here, or remove the comma before.",
+            Self::ExpectedComma => "Put a comma here, or close the bracket.",
+            Self::ExpectedColon => "Put a colon between key and value.",
+            Self::Unterminated => {
+                "Close the text that begins here with a double quote; within it a quote is \\\"."
+            }
+            Self::ControlCharacter => "A line break within text is written \\n, a tab \\t.",
+            Self::BadEscape => {
+                "A backslash is written \\\\; after one only \" \\ / b f n r t and u may stand."
+            }
+            Self::BadUnicodeEscape => "Behind \\u stand four hexadecimal digits.",
+            Self::ByteOrderMark => "Remove the invisible mark at the beginning.",
+            Self::UnpairedSurrogate => "Write the character itself, or both halves of the pair.",
+            Self::TooDeep => "Nest less deeply.",
+            Self::TooManyDigits(_) => "Write the number as text.",
+        }
+    }
+}
+
 /// A text that is not JSON, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {

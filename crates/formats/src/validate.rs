@@ -40,6 +40,72 @@ impl Rule {
     }
 }
 
+/// A rule in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What it demands.
+    pub demands: &'static str,
+    /// Why.
+    pub why: &'static str,
+    /// What to do when it is broken.
+    pub mend: &'static str,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Self; 7] = [
+        Self::MissingGoal,
+        Self::OpeningPrelude,
+        Self::MisplacedEnd,
+        Self::OrphanAction,
+        Self::UnresolvedAction,
+        Self::OrphanResult,
+        Self::PrematureRuntimeFrame,
+    ];
+
+    /// The rule in words.
+    pub fn explain(self) -> Explanation {
+        let (demands, why, mend) = match self {
+            Self::MissingGoal => (
+                "The first frame is a goal. Later goals are allowed, a mission is never required.",
+                "The goal is the standing instruction that everything else is read under. On the other side it becomes the system message.",
+                "Move the goal to the front, or add one there.",
+            ),
+            Self::OpeningPrelude => (
+                "Before the model first speaks (belief, plan, think or action), only goal, mission and obs may stand.",
+                "This opening is the prompt: what the runtime knows before there is anything to answer. Results, feedback and rewards answer something, and an end closes a turn that has not begun.",
+                "Move this frame behind the model's first frame, or make it an obs.",
+            ),
+            Self::MisplacedEnd => (
+                "An end stands directly behind a belief, plan, think or action.",
+                "end is the one marker at which the model stops, so it closes the model's own turn. Behind a runtime frame, or behind another end, there is no open turn to close.",
+                "Move the end directly behind the last frame of the model's turn, or delete it.",
+            ),
+            Self::OrphanAction => (
+                "Once the model's turn is over, no action comes before all results of the earlier ones are there.",
+                "Results carry no ids: they answer the actions of a turn by their order. An action of a new turn in between leaves open which result is whose.",
+                "Add the missing results in front of this action, or move the action into the turn before its end.",
+            ),
+            Self::UnresolvedAction => (
+                "Each action but answer and fail gets a result before the model goes on to a belief, plan or think, and before the trajectory ends. Reasoning behind an action counts as going on, even within one turn.",
+                "A model that is trained to reason past a call whose result it has not seen learns to invent the result.",
+                "Add the missing result behind the turn, move the reasoning in front of the action, or make the action an answer.",
+            ),
+            Self::OrphanResult => (
+                "Each result answers an action that has none yet. One more is allowed directly behind answer or fail.",
+                "Results answer actions by their order, so a result too many answers nothing, or shifts all that follow.",
+                "Delete this result, or add the action that it answers.",
+            ),
+            Self::PrematureRuntimeFrame => (
+                "Feedback and rewards come after an action.",
+                "They are words and scores about something that the model did. Before its first action there is nothing to speak of.",
+                "Move this frame behind an action. What the person asks for first is a mission.",
+            ),
+        };
+        Explanation { demands, why, mend }
+    }
+}
+
 /// A rule that a trajectory breaks, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -245,5 +311,20 @@ fn is_terminal(index: usize, action: &Frame) -> Result<bool, ValidateError> {
             Err(ValidateError::ToolNotHashable(index, name))
         }
         _ => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_explained() {
+        for rule in Rule::ALL {
+            let Explanation { demands, why, mend } = rule.explain();
+            for text in [demands, why, mend] {
+                assert!(text.ends_with('.') && text.len() > 30, "{}", rule.name());
+            }
+        }
     }
 }

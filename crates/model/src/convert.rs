@@ -11,6 +11,7 @@ use weights::quantize::quantize_into;
 use weights::{BlockType, ByteSource, SourceError};
 
 use crate::config::Pairing;
+use crate::made::{self, Made, Stretch};
 use crate::plan::{BlockPart, LoadError, Plan, Role, Tensor};
 use crate::stream;
 
@@ -168,9 +169,7 @@ pub struct Converted<S> {
     /// Rows of the source.
     input: Vec<u8>,
     /// The rows converted last.
-    output: Vec<u8>,
-    /// Where they begin.
-    output_start: u64,
+    output: Stretch,
 }
 
 impl<S: ByteSource> Converted<S> {
@@ -238,8 +237,7 @@ impl<S: ByteSource> Converted<S> {
             size: end,
             threads,
             input: Vec::new(),
-            output: Vec::new(),
-            output_start: 0,
+            output: Stretch::default(),
         };
         Ok(converted.at_once(threads * CHUNK_BYTES))
     }
@@ -252,7 +250,7 @@ impl<S: ByteSource> Converted<S> {
             let unit = part.head.unwrap_or(1);
             part.step = (bytes / part.from.row_bytes().max(1) / unit).max(1) * unit;
         }
-        self.output.clear();
+        self.output.bytes.clear();
         self
     }
 
@@ -265,9 +263,14 @@ impl<S: ByteSource> Converted<S> {
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
+}
 
-    /// Converts the rows around the byte at `offset`, which is inside.
-    async fn fill(&mut self, offset: u64) -> Result<(), SourceError> {
+impl<S: ByteSource> Made for Converted<S> {
+    fn stretch(&self) -> &Stretch {
+        &self.output
+    }
+
+    async fn make(&mut self, offset: u64) -> Result<(), SourceError> {
         let index = self.parts.partition_point(|part| part.to.offset <= offset) - 1;
         let part = &self.parts[index];
         let row = ((offset - part.to.offset) / part.to.row_bytes() as u64) as usize;
@@ -275,15 +278,16 @@ impl<S: ByteSource> Converted<S> {
         let count = part.step.min(part.to.rows - first);
         self.input.clear();
         // Void until everything is there.
-        self.output.clear();
+        self.output.bytes.clear();
         let (row_bytes, out_bytes) = (part.from.row_bytes(), part.to.row_bytes());
         let start = part.from.offset + first as u64 * row_bytes as u64;
         self.source
             .read(start, &mut self.input, count * row_bytes)
             .await?;
-        self.output.resize(count * out_bytes, 0);
-        if let Err((row, error)) = convert(part, &self.input, &mut self.output, self.threads) {
-            self.output.clear();
+        self.output.bytes.resize(count * out_bytes, 0);
+        if let Err((row, error)) = convert(part, &self.input, &mut self.output.bytes, self.threads)
+        {
+            self.output.bytes.clear();
             return Err(SourceError::Io {
                 name: self.source.name(),
                 detail: format!(
@@ -293,7 +297,7 @@ impl<S: ByteSource> Converted<S> {
                 ),
             });
         }
-        self.output_start = part.to.offset + first as u64 * out_bytes as u64;
+        self.output.start = part.to.offset + first as u64 * out_bytes as u64;
         Ok(())
     }
 }
@@ -313,33 +317,7 @@ impl<S: ByteSource> ByteSource for Converted<S> {
         buf: &mut Vec<u8>,
         len: usize,
     ) -> Result<(), SourceError> {
-        let end = offset.checked_add(len as u64);
-        let Some(end) = end.filter(|end| *end <= self.size) else {
-            return Err(SourceError::PastEnd {
-                name: self.name(),
-                offset,
-                len: len as u64,
-                size: self.size,
-            });
-        };
-        let old = buf.len();
-        buf.reserve(len);
-        let mut at = offset;
-        while at < end {
-            let have = self.output_start..self.output_start + self.output.len() as u64;
-            if !have.contains(&at)
-                && let Err(error) = self.fill(at).await
-            {
-                buf.truncate(old);
-                return Err(error);
-            }
-            let from = (at - self.output_start) as usize;
-            let ready = &self.output[from..];
-            let ready = &ready[..ready.len().min((end - at) as usize)];
-            buf.extend_from_slice(ready);
-            at += ready.len() as u64;
-        }
-        Ok(())
+        made::read(self, offset, buf, len).await
     }
 
     fn rest(&mut self) {

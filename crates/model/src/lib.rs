@@ -16,6 +16,7 @@ pub mod config;
 pub mod convert;
 pub mod hf;
 pub mod lora;
+mod made;
 pub mod network;
 pub mod package;
 pub mod plan;

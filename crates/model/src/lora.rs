@@ -15,6 +15,7 @@ use weights::quantize::quantize_into;
 use weights::safetensors::{Dtype, Header, TensorInfo};
 use weights::{ByteSource, SourceError, json};
 
+use crate::made::{self, Made, Stretch};
 use crate::plan::LoadError;
 
 /// Longest `adapter_config.json`, in bytes.
@@ -492,8 +493,7 @@ pub struct Merged<S, A> {
     chunk: u64,
     factors: Option<Factors>,
     input: Vec<u8>,
-    output: Vec<u8>,
-    output_start: u64,
+    output: Stretch,
 }
 
 impl<S: ByteSource, A: ByteSource> Merged<S, A> {
@@ -516,8 +516,7 @@ impl<S: ByteSource, A: ByteSource> Merged<S, A> {
             chunk: (threads * CHUNK_BYTES) as u64,
             factors: None,
             input: Vec::new(),
-            output: Vec::new(),
-            output_start: 0,
+            output: Stretch::default(),
         }
     }
 
@@ -526,75 +525,6 @@ impl<S: ByteSource, A: ByteSource> Merged<S, A> {
     pub fn at_once(mut self, bytes: u64) -> Self {
         self.chunk = bytes.max(1);
         self
-    }
-
-    /// Makes the bytes around the one at `offset`, which is inside.
-    async fn fill(&mut self, offset: u64) -> Result<(), SourceError> {
-        // Tensors without bytes hold none: the last one that begins here does.
-        let index = self
-            .tensors
-            .partition_point(|tensor| tensor.offset <= offset)
-            - 1;
-        let tensor = &self.tensors[index];
-        let place = offset - tensor.offset;
-        self.output.clear();
-        let chunk = self.chunk;
-        if !tensor.is_changed() {
-            let first = place / chunk * chunk;
-            let len = chunk.min(tensor.bytes - first) as usize;
-            self.base
-                .read(tensor.base.offset + first, &mut self.output, len)
-                .await?;
-            self.output_start = tensor.offset + first;
-            return Ok(());
-        }
-        let Some(kind) = tensor.dtype.block_type() else {
-            return Err(self.failed(index, "is of a type that cannot be merged".to_owned()));
-        };
-        let cols = tensor.base.row_len() as usize;
-        let row_bytes = cols as u64 * tensor.dtype.bytes();
-        let step = (chunk / row_bytes.max(1)).max(1);
-        let first = place / row_bytes / step * step;
-        let rows = step.min(tensor.base.rows() - first) as usize;
-
-        // What the sum is added to.
-        let replacement = tensor.change.replacement.clone();
-        self.input.clear();
-        let from = match &replacement {
-            Some(other) => {
-                let row_bytes = cols as u64 * other.dtype.bytes();
-                let (at, len) = (other.offset + first * row_bytes, rows * row_bytes as usize);
-                self.adapter.read(at, &mut self.input, len).await?;
-                other.dtype.block_type().unwrap_or(kind)
-            }
-            None => {
-                let (at, len) = (
-                    tensor.base.offset + first * row_bytes,
-                    rows * row_bytes as usize,
-                );
-                self.base.read(at, &mut self.input, len).await?;
-                kind
-            }
-        };
-        self.load_factors(index).await?;
-        self.output.resize(rows * row_bytes as usize, 0);
-        let factors = self
-            .factors
-            .as_ref()
-            .filter(|factors| factors.index == index);
-        let work = Work {
-            factors,
-            from,
-            to: kind,
-            cols,
-        };
-        let done = work.run(&self.input, &mut self.output, first as usize, self.threads);
-        if let Err(error) = done {
-            self.output.clear();
-            return Err(self.failed(index, error.to_string()));
-        }
-        self.output_start = self.tensors[index].offset + first * row_bytes;
-        Ok(())
     }
 
     /// Reads the small matrices of a tensor, unless they are there.
@@ -745,6 +675,85 @@ impl Work<'_> {
     }
 }
 
+impl<S: ByteSource, A: ByteSource> Made for Merged<S, A> {
+    fn stretch(&self) -> &Stretch {
+        &self.output
+    }
+
+    async fn make(&mut self, offset: u64) -> Result<(), SourceError> {
+        // Tensors without bytes hold none: the last one that begins here does.
+        let index = self
+            .tensors
+            .partition_point(|tensor| tensor.offset <= offset)
+            - 1;
+        let tensor = &self.tensors[index];
+        let place = offset - tensor.offset;
+        self.output.bytes.clear();
+        let chunk = self.chunk;
+        if !tensor.is_changed() {
+            let first = place / chunk * chunk;
+            let len = chunk.min(tensor.bytes - first) as usize;
+            self.base
+                .read(tensor.base.offset + first, &mut self.output.bytes, len)
+                .await?;
+            self.output.start = tensor.offset + first;
+            return Ok(());
+        }
+        let Some(kind) = tensor.dtype.block_type() else {
+            return Err(self.failed(index, "is of a type that cannot be merged".to_owned()));
+        };
+        let cols = tensor.base.row_len() as usize;
+        let row_bytes = cols as u64 * tensor.dtype.bytes();
+        let step = (chunk / row_bytes.max(1)).max(1);
+        let first = place / row_bytes / step * step;
+        let rows = step.min(tensor.base.rows() - first) as usize;
+
+        // What the sum is added to.
+        let replacement = tensor.change.replacement.clone();
+        self.input.clear();
+        let from = match &replacement {
+            Some(other) => {
+                let row_bytes = cols as u64 * other.dtype.bytes();
+                let (at, len) = (other.offset + first * row_bytes, rows * row_bytes as usize);
+                self.adapter.read(at, &mut self.input, len).await?;
+                other.dtype.block_type().unwrap_or(kind)
+            }
+            None => {
+                let (at, len) = (
+                    tensor.base.offset + first * row_bytes,
+                    rows * row_bytes as usize,
+                );
+                self.base.read(at, &mut self.input, len).await?;
+                kind
+            }
+        };
+        self.load_factors(index).await?;
+        self.output.bytes.resize(rows * row_bytes as usize, 0);
+        let factors = self
+            .factors
+            .as_ref()
+            .filter(|factors| factors.index == index);
+        let work = Work {
+            factors,
+            from,
+            to: kind,
+            cols,
+        };
+        let done = work.run(
+            &self.input,
+            &mut self.output.bytes,
+            first as usize,
+            self.threads,
+        );
+        if let Err(error) = done {
+            self.output.bytes.clear();
+            return Err(self.failed(index, error.to_string()));
+        }
+        self.output.start = self.tensors[index].offset + first * row_bytes;
+        Ok(())
+    }
+}
+
 impl<S: ByteSource, A: ByteSource> ByteSource for Merged<S, A> {
     fn name(&self) -> String {
         self.base.name()
@@ -760,33 +769,7 @@ impl<S: ByteSource, A: ByteSource> ByteSource for Merged<S, A> {
         buf: &mut Vec<u8>,
         len: usize,
     ) -> Result<(), SourceError> {
-        let end = offset.checked_add(len as u64);
-        let Some(end) = end.filter(|end| *end <= self.size) else {
-            return Err(SourceError::PastEnd {
-                name: self.name(),
-                offset,
-                len: len as u64,
-                size: self.size,
-            });
-        };
-        let old = buf.len();
-        buf.reserve(len);
-        let mut at = offset;
-        while at < end {
-            let have = self.output_start..self.output_start + self.output.len() as u64;
-            if !have.contains(&at)
-                && let Err(error) = self.fill(at).await
-            {
-                buf.truncate(old);
-                return Err(error);
-            }
-            let from = (at - self.output_start) as usize;
-            let ready = &self.output[from..];
-            let ready = &ready[..ready.len().min((end - at) as usize)];
-            buf.extend_from_slice(ready);
-            at += ready.len() as u64;
-        }
-        Ok(())
+        made::read(self, offset, buf, len).await
     }
 
     fn rest(&mut self) {

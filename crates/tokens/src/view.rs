@@ -2,8 +2,10 @@
 
 use crate::Llama3Tokenizer;
 use crate::llama3::Found;
+use ahash::AHashMap;
 use formats::{FrameKind, Owner, Policy, Rendering, Role, SegmentKind};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Which format's mask rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,38 +153,87 @@ pub fn view(
     arm: Arm,
     policy: Policy,
 ) -> TokenView {
+    view_again(&mut Memory::default(), tokenizer, rendering, arm, policy)
+}
+
+/// What was encoded last, so that an edited wire is encoded anew only where it changed.
+///
+/// Under [`Policy::Safe`] no token spans a special segment, so what stands between two of them is
+/// encoded by itself and can be kept by its text. It belongs to one tokenizer.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    texts: AHashMap<String, Arc<Encoded>>,
+}
+
+/// The tokens of a text, and where it spells special tokens.
+#[derive(Debug)]
+struct Encoded {
+    found: Vec<Found>,
+    spelt: Vec<Range<usize>>,
+}
+
+impl Encoded {
+    fn new(tokenizer: &Llama3Tokenizer, text: &str, policy: Policy) -> Self {
+        let mut found = Vec::new();
+        if policy == Policy::Safe {
+            tokenizer.encode(text, false, &mut found);
+        }
+        let spelt = tokenizer
+            .find_specials(text)
+            .into_iter()
+            .map(|(at, id)| at..at + tokenizer.piece(id).bytes.len())
+            .collect();
+        Self { found, spelt }
+    }
+}
+
+/// Does as [`view`] does, and encodes only texts that were not in the wire that `memory` saw last.
+/// A memory is used with one tokenizer and one policy.
+pub fn view_again(
+    memory: &mut Memory,
+    tokenizer: &Llama3Tokenizer,
+    rendering: &Rendering,
+    arm: Arm,
+    policy: Policy,
+) -> TokenView {
     let wire = rendering.text();
     let ranges = rendering.ranges();
     let runs = runs(tokenizer, rendering, &ranges);
 
     let mut found = Vec::with_capacity(wire.len() / 3);
-    if policy == Policy::Reference {
-        tokenizer.encode(&wire, true, &mut found);
-    } else {
-        for run in &runs {
-            match run.special {
-                Some(id) => found.push(Found {
-                    id,
-                    len: run.range.len(),
-                }),
-                None => tokenizer.encode(&wire[run.range.clone()], false, &mut found),
-            }
+    let mut forged: Vec<Range<usize>> = Vec::new();
+    let mut texts = AHashMap::with_capacity(memory.texts.len());
+    for run in &runs {
+        if let Some(id) = run.special {
+            found.push(Found {
+                id,
+                len: run.range.len(),
+            });
+            continue;
         }
+        let text = &wire[run.range.clone()];
+        let encoded = match texts.get(text) {
+            Some(encoded) => Arc::clone(encoded),
+            None => {
+                let (key, encoded) = memory.texts.remove_entry(text).unwrap_or_else(|| {
+                    let encoded = Encoded::new(tokenizer, text, policy);
+                    (text.to_owned(), Arc::new(encoded))
+                });
+                texts.insert(key, Arc::clone(&encoded));
+                encoded
+            }
+        };
+        found.extend_from_slice(&encoded.found);
+        let start = run.range.start;
+        let spelt = encoded.spelt.iter();
+        forged.extend(spelt.map(|spelt| start + spelt.start..start + spelt.end));
+    }
+    memory.texts = texts;
+    if policy == Policy::Reference {
+        found.clear();
+        tokenizer.encode(&wire, true, &mut found);
     }
     let labels = labels(arm, found.iter().map(|token| token.id));
-
-    let forged: Vec<Range<usize>> = runs
-        .iter()
-        .filter(|run| run.special.is_none())
-        .flat_map(|run| {
-            let start = run.range.start;
-            let spelt = tokenizer.find_specials(&wire[run.range.clone()]);
-            spelt.into_iter().map(move |(at, id)| {
-                let end = start + at + tokenizer.piece(id).bytes.len();
-                start + at..end
-            })
-        })
-        .collect();
 
     let mut tokens = Vec::with_capacity(found.len());
     let mut start = 0;

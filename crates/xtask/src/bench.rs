@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: speed in Chromium beside wllama, in one interleaved run; with `--model` what a
-//! large model takes.
+//! large model takes, with `--typing` how fast the page follows typing.
 
 mod large;
+mod typing;
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -23,6 +24,10 @@ pub struct Options {
     /// (GGUF, Q4_K_M) or Llama 3.1 8B (our 4-bit shards)
     #[arg(long, conflicts_with_all = ["models", "engines", "rounds", "prompt_tokens", "decode_tokens"])]
     model: Option<large::Model>,
+    /// Instead: how long both sides take to follow a typed character, in trajectories of 2,000 and 20,000
+    /// tokens; needs no engine
+    #[arg(long, conflicts_with_all = ["model", "models", "engines", "rounds", "prompt_tokens", "decode_tokens"])]
+    typing: bool,
     /// GGUF files, or `smollm2`, or random weights such as `160m-q4_k_m` or `1b-q4_0` (written once)
     #[arg(
         long,
@@ -147,6 +152,9 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
     let browser = setup::browser().context("no Chromium was found")?;
     if let Some(model) = options.model {
         return large::run(project, model, &browser, options.json.as_deref());
+    }
+    if options.typing {
+        return typing::run(project, &browser, options.json.as_deref());
     }
     let work = project.target.join("bench");
     let models = gather(project, options, &work.join("models"))?;

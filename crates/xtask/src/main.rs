@@ -71,7 +71,7 @@ enum Task {
     Bench(bench::Options),
     /// Write a model of random weights in the shape of a published one
     Synthetic(synthetic::Options),
-    /// Take the screenshots of the README: tests/screens/*.png
+    /// Take pictures of the page's main states: tests/screens/*.png
     Screens,
 }
 

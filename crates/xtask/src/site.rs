@@ -212,6 +212,7 @@ pub fn build(project: &Project, recipe: &Recipe, out: &Path) -> Result<Vec<Part>
         name: "html".into(),
         file: "index.html".into(),
     });
+    site.keeper(&read_text(&source.join("sw.js"))?)?;
     let parts = site.parts;
     licences::write(project, recipe.engine, &fresh.join("licences"))?;
     if recipe.finish {
@@ -417,9 +418,81 @@ impl Site<'_> {
         )
     }
 
+    /// Writes the service worker at the root, with the list of what it keeps. Called when all that the page
+    /// needs is there.
+    fn keeper(&self, template: &str) -> Result<()> {
+        let script = keeper(template, &files_below(self.root)?)?;
+        fs::write(self.root.join("sw.js"), script).context("writing sw.js")
+    }
+
     fn copy(&self, from: &Path, to: &str) -> Result<()> {
         copy_all(from, &self.root.join(to))
     }
+}
+
+/// All files below a folder, as addresses relative to it, with their contents' hashes.
+fn files_below(root: &Path) -> Result<BTreeMap<String, String>> {
+    fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) -> Result<()> {
+        for entry in
+            fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?
+        {
+            let entry = entry?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                collect(&entry.path(), &format!("{name}/"), files)?;
+            } else {
+                files.insert(name, setup::sha256(&entry.path())?);
+            }
+        }
+        Ok(())
+    }
+    let mut files = BTreeMap::new();
+    collect(root, "", &mut files)?;
+    Ok(files)
+}
+
+/// The service worker for these files. Engines are not among what is always kept, nor what only
+/// measurements and checks need; its version follows from every file's content.
+fn keeper(template: &str, files: &BTreeMap<String, String>) -> Result<String> {
+    let engine = |file: &str, name: &str| {
+        file.strip_prefix("assets/")
+            .and_then(|file| file.strip_prefix(name))
+            .is_some_and(|rest| rest.starts_with('-'))
+    };
+    let of = |name: &str| {
+        files
+            .keys()
+            .filter(|file| engine(file, name))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let apart = ["bench", "check", "check-page"];
+    let kept = files
+        .keys()
+        .filter(|file| {
+            !file.starts_with("schemas/")
+                && !["bench.html", "check.html"].contains(&file.as_str())
+                && !apart.iter().any(|name| engine(file, name))
+                && !ENGINES.iter().any(|program| engine(file, program.name))
+        })
+        .map(|file| if file == "index.html" { "./" } else { file })
+        .collect::<Vec<_>>();
+    let engines =
+        serde_json::json!({ "simd128": of("engine-cpu"), "relaxed": of("engine-relaxed") });
+    let mut hash = Sha256::new();
+    hash.update(template);
+    for (file, content) in files {
+        hash.update(format!("{file} {content}\n"));
+    }
+    let version = setup::hex(&hash.finalize()[..8]);
+    fill(
+        template,
+        &[
+            ("version", &version),
+            ("files", &serde_json::to_string(&kept)?),
+            ("engines", &engines.to_string()),
+        ],
+    )
 }
 
 fn copy_all(from: &Path, to: &Path) -> Result<()> {
@@ -519,6 +592,37 @@ mod tests {
         assert_eq!(fill("a {{b}} c {{b}}", &[("b", "x")]).unwrap(), "a x c x");
         assert!(fill("a {{b}}", &[]).is_err());
         assert!(fill("a", &[("b", "x")]).is_err());
+    }
+
+    #[test]
+    fn the_keeper_lists_the_page_and_one_engine_of_each_kind() {
+        let files = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), "hash".to_owned()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let template = "{{version}} {{files}} {{engines}}";
+        let all = files(&[
+            "index.html",
+            "bench.html",
+            "samples/index.json",
+            "assets/page-1.js",
+            "assets/engine-cpu-1.wasm",
+            "assets/engine-relaxed-1.wasm",
+            "assets/engine-gpu-1.wasm",
+            "assets/worker-1.js",
+        ]);
+        let script = keeper(template, &all).unwrap();
+        let (version, lists) = script.split_once(' ').unwrap();
+        assert_eq!(version.len(), 16);
+        assert_eq!(
+            lists,
+            r#"["assets/page-1.js","assets/worker-1.js","./","samples/index.json"] {"simd128":["assets/engine-cpu-1.wasm"],"relaxed":["assets/engine-relaxed-1.wasm"]}"#
+        );
+        let mut changed = all.clone();
+        changed.insert("index.html".into(), "other".into());
+        assert!(!keeper(template, &changed).unwrap().starts_with(version));
     }
 
     #[test]

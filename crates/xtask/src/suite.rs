@@ -520,7 +520,7 @@ impl Suite<'_> {
     }
 }
 
-/// Takes the README's screenshots. They show the page, which needs no engine.
+/// Takes pictures of the page's main states, two of which the README shows. They need no engine.
 pub fn screens(project: &Project) -> Result<()> {
     setup::npm(project)?;
     setup::test_tools()?;

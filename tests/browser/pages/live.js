@@ -11,6 +11,15 @@ export class Live {
     this.stopButton = this.panel.getByTestId("stop");
     this.reason = this.panel.getByTestId("stop-reason");
     this.failure = this.panel.getByTestId("failure");
+    this.runButton = this.panel.getByTestId("run");
+    this.frames = this.output.getByTestId("written-frame");
+    this.partial = this.output.getByTestId("partial");
+    this.verdict = this.panel.getByTestId("verdict");
+    this.calls = this.panel.getByTestId("call");
+    this.keepButton = this.panel.getByTestId("keep");
+    this.branch = this.panel.getByTestId("branch");
+    this.state = this.panel.getByTestId("side-state");
+    this.chips = this.output.locator("[data-token-id]");
   }
 
   async open() {
@@ -26,6 +35,16 @@ export class Live {
 
   async start() {
     await this.generateButton.click();
+  }
+
+  /** Kinds of the written frames, each with whether it is open. */
+  kinds() {
+    return this.frames.evaluateAll((all) => all.map(({ dataset }) => `${dataset.kind}${dataset.open === "true" ? " open" : ""}`));
+  }
+
+  /** Turns probabilities on or off. */
+  async heat() {
+    await this.panel.getByRole("switch", { name: "Heat" }).click();
   }
 
   /** Waits until the side is at rest again. */

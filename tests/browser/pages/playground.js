@@ -57,6 +57,39 @@ export class Playground {
     };
   }
 
+  /** Waits until a side counts other tokens than before. */
+  async countsChanged(side, before) {
+    await expect.poll(async () => (await this.counts(side)).tokens).not.toBe(before.tokens);
+  }
+
+  /** The chip that has the focus: where it stands and what it says. */
+  focusedChip() {
+    return this.page.evaluate(() => {
+      const chip = document.activeElement?.closest(".rows .tk");
+      if (!chip) return null;
+      const { top, bottom } = chip.getBoundingClientRect();
+      const rows = chip.closest(".rows").getBoundingClientRect();
+      return {
+        row: Number(chip.closest("[data-turn]").dataset.turn),
+        side: chip.closest("[data-side]").dataset.side,
+        frame: chip.dataset.frame === undefined ? null : Number(chip.dataset.frame),
+        piece: chip.dataset.piece,
+        trained: chip.dataset.label !== "-100",
+        inView: top >= rows.top - 1 && bottom <= rows.bottom + 1,
+      };
+    });
+  }
+
+  /** The scrolling box of both sides. */
+  scroller() {
+    return this.page.locator(".rows").first();
+  }
+
+  /** The control that shows the rest of a long text on a side. */
+  showAll(side) {
+    return this.rows(side).getByTestId("show-all");
+  }
+
   /** The card of a frame in the editor. */
   card(frame) {
     return this.page.locator(`.editor-list [data-frame="${frame}"]`).first();

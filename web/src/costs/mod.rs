@@ -1,11 +1,75 @@
-//! What either side costs: bars per kind, a table, one sentence. Every figure is counted.
+//! What either side costs: bars and a table per kind, a table per frame, what a cache keeps, and why the
+//! sides differ. Every figure is counted.
 
+mod cache;
+mod frames;
+mod why;
+
+use crate::controls;
 use crate::document::{Side, Tally, class};
 use crate::icons;
 use crate::state::{Link, page};
 use crate::words;
 use formats::{FrameKind, Owner};
 use leptos::prelude::*;
+
+/// What the costs show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Bars and a table by kind.
+    Kinds,
+    /// A table by frame.
+    Frames,
+    /// What a cache keeps.
+    Cache,
+    /// Why the sides differ.
+    Why,
+}
+
+impl Section {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Kinds, "Kinds"),
+        (Self::Frames, "Frames"),
+        (Self::Cache, "Cache"),
+        (Self::Why, "Why"),
+    ];
+}
+
+/// The sections and their tabs.
+#[component]
+pub fn Sections() -> impl IntoView {
+    let section = page().explain.section;
+    let tabs = Section::ALL.map(|(which, title)| {
+        view! {
+            <button role="tab" id=format!("costs-{}", title.to_lowercase()) data-testid=format!("costs-{}", title.to_lowercase()) aria-controls="costs-body"
+                aria-selected=move || (section.get() == which).to_string() tabindex=move || if section.get() == which { "0" } else { "-1" }
+                on:click=move |_| section.set(which)>{title}</button>
+        }
+    });
+    let chosen = move || {
+        let (_, title) = Section::ALL[section.get() as usize];
+        format!("costs-{}", title.to_lowercase())
+    };
+    view! {
+        <div class="costs">
+            <div class="cost-tabs" role="tablist" aria-label="Costs" aria-orientation="vertical" on:keydown=controls::tab_keys>{tabs}</div>
+            <div class="cost-body" id="costs-body" role="tabpanel" aria-labelledby=chosen>
+                {move || match section.get() {
+                    Section::Kinds => view! { <Bars/><Table/> }.into_any(),
+                    Section::Frames => view! { <frames::Frames/> }.into_any(),
+                    Section::Cache => view! { <cache::Cache/> }.into_any(),
+                    Section::Why => view! { <why::Why/> }.into_any(),
+                }}
+            </div>
+        </div>
+    }
+}
+
+/// Stands where figures cannot be counted yet.
+fn unknown() -> AnyView {
+    view! { <p class="cost-say muted">"— Counting needs both wires and the tokenizer."</p> }
+        .into_any()
+}
 
 /// A part of a bar: class, glyph, name, tokens, whether the model owns it.
 type Part = (&'static str, Option<FrameKind>, &'static str, usize, bool);
@@ -55,7 +119,11 @@ pub fn Sentence() -> impl IntoView {
             (a.tally.tokens, a.tally.structure),
             (b.tally.tokens, b.tally.structure),
         );
-        view! { <span class="say" data-testid="cost-sentence">"B costs "<b>{head}</b>": "{tail}</span> }
+        let trained = words::trained(
+            (a.tally.trained, a.tally.tokens),
+            (b.tally.trained, b.tally.tokens),
+        );
+        view! { <span class="say" data-testid="cost-sentence">"B costs "<b>{head}</b>": "{tail}". "{trained}</span> }
             .into_any()
     }
 }

@@ -466,7 +466,11 @@ pub fn Return() -> impl IntoView {
 
 /// All that is shown of a page's trajectory.
 fn document_of(page: Page, trajectory: &Trajectory) -> Document {
-    Document::new(trajectory.clone(), page.tokenizer.get().as_deref())
+    Document::new(
+        trajectory.clone(),
+        page.tokenizer.get().as_deref(),
+        &mut Default::default(),
+    )
 }
 
 #[cfg(test)]

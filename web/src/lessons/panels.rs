@@ -1,6 +1,7 @@
 //! What stands beside a page's text: tokens, frames, messages, readings, tables, intervals.
 
 use crate::document::{Document, Side, class, content_text};
+use crate::editor::says;
 use crate::icons;
 use crate::lessons::data::{Panel, Rate, Sheet};
 use crate::lessons::words::{belongs, percent, tokens_of};
@@ -167,9 +168,9 @@ fn dressed(token: &Token, at: usize, readable: bool) -> AnyView {
             frame_kind: kind,
             ..token.clone()
         };
-        return chip(&real, at, readable && kind.is_some());
+        return chip(&real, at, readable && kind.is_some(), false, false);
     }
-    chip(token, at, readable)
+    chip(token, at, readable, false, false)
 }
 
 /// The same for ears: stretch by stretch, never token by token.
@@ -300,16 +301,23 @@ fn facing(document: &Document) -> AnyView {
 }
 
 fn findings(document: &Document) -> AnyView {
-    if document.findings.is_empty() {
+    let found = formats::faults(&document.trajectory);
+    if found.is_empty() {
         return view! { <p class="verdict good">{icons::tick()}"The validator finds nothing."</p> }
             .into_any();
     }
-    let list = document
-        .findings
+    let list = found
         .iter()
-        .map(|(at, message)| {
-            let kind = document.trajectory.frames.get(*at).map(|frame| icons::kind_name(frame.kind));
-            view! { <li><span class="where">"frame "{*at}" "{kind}</span><span class="js"><bdi>{message.clone()}</bdi></span></li> }
+        .map(|(at, fault)| {
+            let place = at.map(|at| {
+                let kind = document
+                    .trajectory
+                    .frames
+                    .get(at)
+                    .map(|frame| icons::kind_name(frame.kind));
+                view! { <span class="where">"frame "{at}" "{kind}</span> }
+            });
+            view! { <li>{place}<span class="js"><bdi>{says(fault).0}</bdi></span></li> }
         })
         .collect_view();
     view! { <div class="panel-findings"><h2>"What the validator says"</h2><ol class="finding-list">{list}</ol></div> }

@@ -6,8 +6,9 @@ use super::{Asked, Halted, How, Kept, Live, Progress, Run, Seen, Written, wire};
 use crate::document::Side;
 use crate::dom;
 use crate::state::Shared;
-use crate::words;
-use engine::protocol::{Event, Failure, FailureKind, ModelInfo, Request, Residence, Sides, Stage};
+use engine::protocol::{
+    Event, Failure, FailureKind, ModelInfo, Request, Residence, Sides, Stage, Stats,
+};
 use leptos::prelude::*;
 use serde::Serialize;
 use wasm_bindgen::prelude::Closure;
@@ -178,12 +179,7 @@ impl Live {
     fn lost(self, failure: Failure) {
         let load = self.load.get_untracked();
         self.end();
-        for side in self.sides {
-            if matches!(side.run.get_untracked(), Run::Going(_)) {
-                side.run.set(Run::Idle);
-                side.failure.set(Some(failure.clone()));
-            }
-        }
+        self.abandon(&failure);
         self.check.update(|check| {
             if let Some(check) = check
                 && check.going
@@ -336,11 +332,12 @@ impl Live {
                 if let Some(side) = self.of_job(job) {
                     self.found(side);
                     let side = self.side(side);
-                    side.stats
-                        .update(|stats| stats.prompt_tokens = ids.len() as u32);
+                    // Tokens that another branch wrote are no part of the prompt for the reader.
+                    let own = ids.len().saturating_sub(side.carried.get_untracked());
+                    side.stats.update(|stats| stats.prompt_tokens = own as u32);
                     side.seen.set(Seen {
-                        tokens: ids.into_iter().zip(pieces).collect(),
-                        reused,
+                        tokens: ids.into_iter().zip(pieces).take(own).collect(),
+                        reused: reused.min(own as u32),
                     });
                 }
             }
@@ -350,34 +347,42 @@ impl Live {
                 text,
                 special,
                 rate,
-                outlook: _,
+                outlook,
             } => {
                 if let Some(side) = self.of_job(job) {
-                    let side = self.side(side);
-                    side.stats.update(|stats| {
-                        if stats.new_tokens == 0 {
+                    let state = self.side(side);
+                    state.stats.update(|stats| {
+                        if stats.first_token_seconds == 0.0 {
                             stats.first_token_seconds =
-                                (now() - side.started.get_untracked()) / 1e3;
+                                (now() - state.started.get_untracked()) / 1e3;
                         }
                         stats.new_tokens += 1;
                         stats.tokens_per_second = rate;
                     });
-                    side.written
-                        .update(|written| written.push(Written { id, text, special }));
+                    self.wrote(
+                        side,
+                        Written {
+                            id,
+                            text,
+                            special,
+                            outlook,
+                            chosen: false,
+                        },
+                    );
                 }
             }
             Event::Finished { job, reason, stats } => {
                 self.job_ended(job);
                 if let Some(side) = self.of_job(job) {
-                    self.spoken.set(format!(
-                        "Side {}: {} written, {}.",
-                        side.plate(),
-                        words::count(stats.new_tokens as usize, "token"),
-                        words::stop_reason(reason)
-                    ));
-                    let side = self.side(side);
-                    side.stats.set(stats);
-                    side.run.set(Run::Done(reason));
+                    let state = self.side(side);
+                    let carried = state.carried.get_untracked() as u32;
+                    state.stats.set(Stats {
+                        prompt_tokens: stats.prompt_tokens.saturating_sub(carried),
+                        new_tokens: stats.new_tokens + carried,
+                        ..stats
+                    });
+                    state.run.set(Run::Done(reason));
+                    self.ended(side, reason);
                 }
             }
             Event::Unloaded { sides } => {
@@ -495,9 +500,12 @@ impl Live {
         if let Some(job) = job {
             self.job_ended(job);
             if let Some(side) = self.of_job(job) {
-                let side = self.side(side);
-                side.run.set(Run::Idle);
-                side.failure.set(Some(failure));
+                let state = self.side(side);
+                state.run.set(Run::Idle);
+                state.auto.set(false);
+                state.failure.set(Some(failure));
+                // The other side may have waited.
+                self.next_in_line(side);
             }
             return;
         }

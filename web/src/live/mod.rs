@@ -2,27 +2,37 @@
 
 mod chosen;
 mod engine;
+mod explain;
+mod figures;
 mod loading;
 mod model;
+mod output;
 mod panel;
 mod processor;
+mod prompt;
+mod sampling;
+mod turns;
 
 pub use chosen::{Chosen, address, dropped};
+pub use explain::{Written as WrittenToken, inspected, newest};
 pub use loading::{Asked, Check, Halted, How, Kept, Load, Progress};
 pub use model::{ModelPanel, failure, licence, on_cpu, whereabouts};
 pub use panel::LivePanel;
+pub use turns::{RunBoth, key};
 
-use crate::document::Side;
+use crate::document::{Document, Side};
 use crate::dom;
 use crate::state::Shared;
 use ::engine::protocol::{
-    self, Failure, FailureKind, ModelInfo, Processor, Prompt, Request, Residence, Sampling, Stats,
-    StopReason,
+    self, Failure, ModelInfo, Outlook, Processor, Request, Residence, Sampling, Stats, StopReason,
 };
+use agent::reading::{Part, Reader, Turn};
+use formats::{Policy, Trajectory};
 use leptos::prelude::*;
 use loading::Answer;
 use processor::{Choice, Gpu};
 use std::collections::VecDeque;
+use tokens::Llama3Tokenizer;
 
 /// Where the choice of half precision is kept.
 const KEPT_HALF: &str = "half-cache";
@@ -48,6 +58,10 @@ pub struct Written {
     pub text: String,
     /// Whether it is a special token.
     pub special: bool,
+    /// What the model thought of it, where it was asked.
+    pub outlook: Option<Outlook>,
+    /// Whether a person chose it instead of the model.
+    pub chosen: bool,
 }
 
 /// The prompt as the model saw it.
@@ -64,6 +78,8 @@ pub struct Seen {
 pub enum Mode {
     /// The trajectory up to a frame.
     Trajectory,
+    /// The trajectory's messages, laid out by the template in the model's own file.
+    Template,
     /// Text typed here.
     Free,
 }
@@ -73,10 +89,72 @@ pub enum Mode {
 pub enum Run {
     /// Nothing yet.
     Idle,
+    /// It has its turn after the other side's.
+    Waits,
     /// Generating; the job's number.
     Going(u32),
     /// Ended.
     Done(StopReason),
+}
+
+/// What a line of turns goes on from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Base {
+    /// The frames that were sent; none where text was typed.
+    pub given: Option<Trajectory>,
+    /// The whole trajectory at that time: it may record results of calls that the model makes.
+    pub recorded: Trajectory,
+}
+
+/// A turn as it was written.
+#[derive(Clone)]
+pub struct Told {
+    /// The prompt as seen.
+    pub seen: Seen,
+    /// The tokens.
+    pub written: Vec<Written>,
+    /// How many of them came from another branch.
+    pub carried: usize,
+    /// What they are.
+    pub parts: Vec<Shared<Part>>,
+    /// Number of its first frame (A) or of its message (B).
+    pub first: usize,
+    /// What it amounts to, once it ended.
+    pub turn: Option<Shared<Turn>>,
+    /// Results of its calls, as far as they were given.
+    pub results: Vec<Option<formats::Frame>>,
+    /// How it ended, in words.
+    pub verdict: Option<String>,
+    /// Its figures.
+    pub stats: Stats,
+    /// Where it stands.
+    pub run: Run,
+}
+
+/// A line of turns that a side can go back to.
+#[derive(Clone)]
+pub struct Branch {
+    /// What it goes on from.
+    pub base: Option<Shared<Base>>,
+    /// Its turns but for the last.
+    pub past: Vec<Shared<Told>>,
+    /// The last one.
+    pub last: Told,
+}
+
+/// What a side is to do when its turn comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Errand {
+    /// Write a turn.
+    #[default]
+    Turn,
+    /// Go on from a written token with another in its place.
+    Branch {
+        /// Its place among all tokens of the branch.
+        at: usize,
+        /// Which of its alternatives.
+        alternative: usize,
+    },
 }
 
 /// One side's generation.
@@ -86,10 +164,26 @@ pub struct LiveSide {
     pub mode: RwSignal<Mode>,
     /// The typed text.
     pub free: RwSignal<String>,
+    /// Whether chips show probabilities.
+    pub heat: RwSignal<bool>,
+    /// How prompts are encoded and turns are read.
+    pub policy: RwSignal<Policy>,
     /// The prompt as seen.
     pub seen: RwSignal<Seen>,
-    /// What was written.
+    /// What was written in this turn.
     pub written: RwSignal<Vec<Written>>,
+    /// How many of these tokens came from another branch.
+    pub carried: RwSignal<usize>,
+    /// What they are.
+    pub parts: RwSignal<Vec<Shared<Part>>>,
+    /// Number of the turn's first frame (A) or of its message (B).
+    pub first: RwSignal<usize>,
+    /// What the turn amounts to, once it ended.
+    pub turn: RwSignal<Option<Shared<Turn>>>,
+    /// Results of its calls.
+    pub results: RwSignal<Vec<Option<formats::Frame>>>,
+    /// How the turn or the run ended, in words.
+    pub verdict: RwSignal<Option<String>>,
     /// Whether it runs.
     pub run: RwSignal<Run>,
     /// Its figures, final once it has ended.
@@ -98,6 +192,20 @@ pub struct LiveSide {
     pub failure: RwSignal<Option<Failure>>,
     /// Number of the run that was last started.
     pub round: RwSignal<u32>,
+    /// Whether it goes on by itself until the model answers.
+    pub auto: RwSignal<bool>,
+    /// What the turns go on from.
+    pub base: RwSignal<Option<Shared<Base>>>,
+    /// The turns before this one.
+    pub past: RwSignal<Vec<Shared<Told>>>,
+    /// All lines of turns; the one that is shown is out of date here.
+    pub branches: RwSignal<Vec<Branch>>,
+    /// Which of them is shown.
+    pub branch: RwSignal<usize>,
+    reader: StoredValue<Option<Reader>>,
+    asked: StoredValue<Errand>,
+    /// Where it stood before it had to wait.
+    before: StoredValue<Run>,
     started: RwSignal<f64>,
 }
 
@@ -106,12 +214,28 @@ impl LiveSide {
         Self {
             mode: RwSignal::new(Mode::Trajectory),
             free: RwSignal::new(String::new()),
+            heat: RwSignal::new(false),
+            policy: RwSignal::new(Policy::Safe),
             seen: RwSignal::new(Seen::default()),
             written: RwSignal::new(Vec::new()),
+            carried: RwSignal::new(0),
+            parts: RwSignal::new(Vec::new()),
+            first: RwSignal::new(0),
+            turn: RwSignal::new(None),
+            results: RwSignal::new(Vec::new()),
+            verdict: RwSignal::new(None),
             run: RwSignal::new(Run::Idle),
             stats: RwSignal::new(Stats::default()),
             failure: RwSignal::new(None),
             round: RwSignal::new(0),
+            auto: RwSignal::new(false),
+            base: RwSignal::new(None),
+            past: RwSignal::new(Vec::new()),
+            branches: RwSignal::new(Vec::new()),
+            branch: RwSignal::new(0),
+            reader: StoredValue::new(None),
+            asked: StoredValue::new(Errand::Turn),
+            before: StoredValue::new(Run::Idle),
             started: RwSignal::new(0.0),
         }
     }
@@ -119,6 +243,11 @@ impl LiveSide {
     /// Whether it generates now.
     pub fn is_going(self) -> bool {
         matches!(self.run.get(), Run::Going(_))
+    }
+
+    /// Whether it generates or is about to.
+    pub fn is_active(self) -> bool {
+        matches!(self.run.get(), Run::Going(_) | Run::Waits)
     }
 }
 
@@ -216,14 +345,31 @@ pub struct Live {
     pub cut: RwSignal<Option<usize>>,
     /// What was last said to screen readers about a run.
     pub spoken: RwSignal<String>,
+    /// Refuse markers that the model may not write.
+    pub strict: RwSignal<bool>,
+    /// Ask for alternatives although no side shows probabilities.
+    pub alternatives: RwSignal<bool>,
+    /// Explain the newest token.
+    pub follow: RwSignal<bool>,
+    /// The written token that was chosen to be explained: side, and place in its branch.
+    pub chosen: RwSignal<Option<(Side, usize)>>,
+    /// Frames that were kept: where, what, and whose.
+    pub taken: RwSignal<Vec<(usize, formats::Frame, Side)>>,
+    document: Memo<Shared<Document>>,
+    tokenizer: RwSignal<Option<Shared<Llama3Tokenizer>>>,
+    /// Sides that wait, first come first.
+    queue: StoredValue<VecDeque<Side>>,
     jobs: StoredValue<u32>,
     /// What the engine has still to answer, in the order in which it will.
     answers: StoredValue<VecDeque<Answer>>,
 }
 
 impl Live {
-    /// Nothing loaded, nothing started.
-    pub fn new() -> Self {
+    /// Nothing loaded, nothing started. Prompts are made of the document, with the page's tokenizer.
+    pub fn new(
+        document: Memo<Shared<Document>>,
+        tokenizer: RwSignal<Option<Shared<Llama3Tokenizer>>>,
+    ) -> Self {
         Self {
             connection: StoredValue::new_local(None),
             choice: RwSignal::new(Choice::kept()),
@@ -260,6 +406,14 @@ impl Live {
             max_tokens: RwSignal::new(128),
             cut: RwSignal::new(None),
             spoken: RwSignal::new(String::new()),
+            strict: RwSignal::new(true),
+            alternatives: RwSignal::new(false),
+            follow: RwSignal::new(true),
+            chosen: RwSignal::new(None),
+            taken: RwSignal::new(Vec::new()),
+            document,
+            tokenizer,
+            queue: StoredValue::new(VecDeque::new()),
             jobs: StoredValue::new(0),
             answers: StoredValue::new(VecDeque::new()),
         }
@@ -342,8 +496,8 @@ impl Live {
         }
     }
 
-    /// Stops whatever runs.
-    pub fn stop(self) {
+    /// Stops whatever the engine does.
+    fn stop(self) {
         self.post(&Request::Stop, &[]);
     }
 
@@ -351,42 +505,5 @@ impl Live {
     pub fn limit_memory(self, limit: Option<u64>) {
         dom::keep(KEPT_LIMIT, limit.map(|limit| limit.to_string()).as_deref());
         self.memory_limit.set(limit);
-    }
-
-    /// Continues a prompt on a side.
-    pub fn generate(self, side: Side, prompt: Prompt) {
-        let state = self.side(side);
-        let job = self.jobs.get_value() + 1;
-        self.jobs.set_value(job);
-        state.failure.set(None);
-        state.round.set(job);
-        state.written.set(Vec::new());
-        state.seen.set(Seen::default());
-        state.stats.set(Stats::default());
-        state.started.set(engine::now());
-        state.run.set(Run::Going(job));
-        let mut sampling = self.sampling.get_untracked();
-        if self.greedy.get_untracked() {
-            sampling.temperature = 0.0;
-        }
-        let request = Request::Generate {
-            job,
-            side: wire(side),
-            prompt,
-            sampling,
-            max_tokens: self.max_tokens.get_untracked(),
-            alternatives: 0,
-        };
-        self.expect(Answer::Job(job));
-        self.post(&request, &[]);
-    }
-
-    /// Shows a failure of a side that never reached the engine.
-    pub fn refuse(self, side: Side, message: String, advice: &str) {
-        self.side(side).failure.set(Some(Failure {
-            kind: FailureKind::BadRequest,
-            message,
-            advice: advice.to_owned(),
-        }));
     }
 }

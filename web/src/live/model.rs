@@ -1,6 +1,7 @@
 //! The dock's model panel: load a model, choose what it runs on, see what it is, choose how tokens are drawn.
 
 use super::processor::{Choice, Gpu};
+use super::sampling::Drawing;
 use super::{Chosen, Live, Load, address, dropped};
 use crate::controls::Switch;
 use crate::document::Side;
@@ -382,58 +383,4 @@ fn ready(live: Live, sides: &[Side], info: Shared<ModelInfo>, first: bool) -> An
         </dl>
     }
     .into_any()
-}
-
-#[component]
-fn Drawing() -> impl IntoView {
-    let live = page().live;
-    let off = move || live.greedy.get();
-    let max = move |event| {
-        if let Ok(n) = event_target_value(&event).parse::<u32>() {
-            live.max_tokens.set(n.clamp(1, 8192));
-        }
-    };
-    let seed = move |event| {
-        if let Ok(n) = event_target_value(&event).parse::<u32>() {
-            live.sampling.update(|s| s.seed = n.into());
-        }
-    };
-    view! {
-        <h2>"Sampling"<span class="muted">"both sides"</span><span class="right"><Switch label="Greedy" title="Always take the most probable token" value=live.greedy/></span></h2>
-        <div class="samp" class:off=off>
-            <Slider name="temperature" min=0.05 max=2.0 step=0.05 get=move |s| s.temperature.into() set=move |s, x| s.temperature = x as f32/>
-            <Slider name="top-k" min=0.0 max=200.0 step=1.0 get=move |s| s.top_k.into() set=move |s, x| s.top_k = x as u32/>
-            <Slider name="top-p" min=0.05 max=1.0 step=0.01 get=move |s| s.top_p.into() set=move |s, x| s.top_p = x as f32/>
-            <Slider name="min-p" min=0.0 max=0.5 step=0.01 get=move |s| s.min_p.into() set=move |s, x| s.min_p = x as f32/>
-        </div>
-        <div class="pair">
-            <label>"seed "<input class="field" type="number" min="0" max="4294967295" data-testid="seed" disabled=off prop:value=move || live.sampling.read().seed.to_string() on:change=seed/></label>
-            <label>"max new "<input class="field" type="number" min="1" max="8192" data-testid="max-tokens" prop:value=move || live.max_tokens.get().to_string() on:change=max/></label>
-        </div>
-    }
-}
-
-#[component]
-fn Slider<G, S>(name: &'static str, min: f64, max: f64, step: f64, get: G, set: S) -> impl IntoView
-where
-    G: Fn(&engine::protocol::Sampling) -> f64 + Copy + Send + Sync + 'static,
-    S: Fn(&mut engine::protocol::Sampling, f64) + Copy + Send + Sync + 'static,
-{
-    let live = page().live;
-    let value = move || get(&live.sampling.read());
-    let shown = move || {
-        let value = value();
-        match name {
-            "top-k" if value == 0.0 => "all".to_owned(),
-            "top-k" => format!("{value:.0}"),
-            _ => format!("{value:.2}"),
-        }
-    };
-    let id = format!("draw-{name}");
-    view! {
-        <label for=id.clone()>{name}</label>
-        <input id=id type="range" data-testid=name min=min max=max step=step disabled=move || live.greedy.get() prop:value=move || value().to_string()
-            on:input=move |event| if let Ok(x) = event_target_value(&event).parse() { live.sampling.update(|s| set(s, x)) }/>
-        <output>{shown}</output>
-    }
 }

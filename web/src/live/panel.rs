@@ -1,15 +1,20 @@
 //! A side's live view: what is sent, what the model writes, and its figures.
 
+use super::explain::ASK;
+use super::figures::Figures;
 use super::model::failure;
-use super::{Live, Mode, Run, Written, whereabouts};
-use crate::document::{Document, Side, class, content_text};
+use super::output::Output;
+use super::prompt::{cut, cuts, given};
+use super::{Mode, Run, whereabouts};
+use crate::controls::{Switch, Toggle};
+use crate::document::{Side, class, content_text};
+use crate::dom;
 use crate::icons;
 use crate::pieces;
 use crate::sides::plain_chip;
-use crate::state::{Dock, Page, Pane, page};
+use crate::state::{Dock, Pane, page};
 use crate::words;
-use engine::protocol::Prompt;
-use formats::{Trajectory, agenticml, bridge, json};
+use formats::{Policy, json};
 use leptos::html::Div;
 use leptos::prelude::*;
 
@@ -27,8 +32,19 @@ pub fn LivePanel(side: Side) -> impl IntoView {
             following.set_value(rest < 48);
         }
     };
+    // A chosen token gives way to one that is chosen on another view.
+    Effect::new(move |old: Option<()>| {
+        if page.spot.get().is_some() && old.is_some() {
+            live.chosen.set(None);
+        }
+    });
+    Effect::new(move |_| {
+        let chosen = live.chosen.get();
+        request_animation_frame(move || mark(side, chosen));
+    });
     Effect::new(move |_| {
         state.written.track();
+        state.results.track();
         if following.get_value()
             && let Some(place) = place.get_untracked()
         {
@@ -40,11 +56,12 @@ pub fn LivePanel(side: Side) -> impl IntoView {
             <Ask side/>
             <div class="live" node_ref=place on:scroll=scrolled tabindex="0" role="region" aria-label=format!("Prompt and answer, side {}", side.plate())>
                 {move || match state.mode.get() {
-                    Mode::Trajectory => view! { <Given side/> }.into_any(),
+                    Mode::Trajectory | Mode::Template => view! { <Given side/> }.into_any(),
                     Mode::Free => view! { <Free side/> }.into_any(),
                 }}
                 {move || whereabouts(live, side).map(|text| view! { <p class="note" data-testid="whereabouts">{text}</p> })}
                 <SeenPrompt side/>
+                <Past side/>
                 <Output side/>
                 {move || state.failure.get().map(failure)}
             </div>
@@ -53,79 +70,34 @@ pub fn LivePanel(side: Side) -> impl IntoView {
     }
 }
 
-/// The first frame that is not sent.
-fn cut(document: &Document, live: Live) -> usize {
-    let frames = &document.trajectory.frames;
-    live.cut
-        .get()
-        .filter(|cut| *cut <= frames.len())
-        .unwrap_or_else(|| {
-            frames
-                .iter()
-                .position(|frame| frame.kind.owner() == formats::Owner::Model)
-                .unwrap_or(frames.len())
-        })
-}
-
-/// Places where a model's turn begins, and the end.
-fn cuts(document: &Document) -> Vec<usize> {
-    let frames = &document.trajectory.frames;
-    let is_model = |at: usize| frames[at].kind.owner() == formats::Owner::Model;
-    let mut cuts: Vec<usize> = (1..frames.len())
-        .filter(|&at| is_model(at) && !is_model(at - 1))
-        .collect();
-    if frames
-        .last()
-        .is_some_and(|f| f.kind.owner() != formats::Owner::Model)
-    {
-        cuts.push(frames.len());
+/// Marks the chip of the chosen token.
+fn mark(side: Side, chosen: Option<(Side, usize)>) {
+    let within = format!(".livecol[data-side={}] .gf .tk", side.key());
+    for old in dom::find_all(&format!("{within}[aria-selected=true]")) {
+        let _ = old.remove_attribute("aria-selected");
     }
-    cuts
-}
-
-fn send(page: Page, side: Side) {
-    let live = page.live;
-    let state = live.side(side);
-    if state.mode.get_untracked() == Mode::Free {
-        let text = state.free.get_untracked();
-        if text.is_empty() {
-            live.refuse(
-                side,
-                "The prompt is empty.".to_owned(),
-                "Type some text for the model to continue.",
-            );
-        } else {
-            live.generate(side, Prompt::Text { text });
-        }
+    let Some((_, at)) = chosen.filter(|(of, _)| *of == side) else {
         return;
+    };
+    if let Some(chip) = dom::find(&format!("{within}[data-i=\"{at}\"]")) {
+        let _ = chip.set_attribute("aria-selected", "true");
     }
-    let document = page.document.get_untracked();
-    let frames = document.trajectory.frames[..untrack(|| cut(&document, live))].to_vec();
-    let given = Trajectory { frames };
-    let markers = if untrack(|| live.speaks_frames(side)) {
-        agenticml::View::Reserved
-    } else {
-        agenticml::View::Markers
-    };
-    let prompt = match side {
-        Side::A => agenticml::render(&given, markers)
-            .map(|rendering| Prompt::Text {
-                text: rendering.text(),
-            })
-            .map_err(|error| error.to_string()),
-        Side::B => bridge::messages(&given)
-            .map(|conversation| Prompt::Messages {
-                json: json::dumps(&conversation.to_json()),
-            })
-            .map_err(|error| error.to_string()),
-    };
-    match prompt {
-        Ok(prompt) => live.generate(side, prompt),
-        Err(error) => live.refuse(
-            side,
-            error,
-            "Change the frame that is named, or send fewer frames.",
-        ),
+}
+
+/// Says so where the turns below go on from another prompt than the one above.
+#[component]
+fn Past(side: Side) -> impl IntoView {
+    let page = page();
+    let state = page.live.side(side);
+    let stale = Memo::new(move |_| {
+        let document = page.document.get();
+        (!state.written.read().is_empty() || !state.past.read().is_empty())
+            && state.is_of_the_past(&given(&document, page.live))
+    });
+    view! {
+        <Show when=move || stale.get()>
+            <p class="note" data-testid="stale">"What follows goes on from another prompt than the one above. The next step begins anew; this stays as a branch."</p>
+        </Show>
     }
 }
 
@@ -136,19 +108,25 @@ fn Ask(side: Side) -> impl IntoView {
     let live = page.live;
     let state = live.side(side);
     let ready = move || live.ready(side).is_some();
-    let other = move || live.side(side.other()).is_going();
-    let why_not = move || {
-        if other() {
-            "The other side is generating."
+    let busy = move || live.load.read().is_some();
+    let wait = move |what: &'static str| {
+        if live.side(side.other()).is_active() {
+            format!("{what} The other side is at work: this one has its turn after it.")
         } else {
-            "Continue this prompt."
+            what.to_owned()
         }
     };
     let pick_mode = move |event| {
         state.mode.set(match event_target_value(&event).as_str() {
             "free" => Mode::Free,
+            "template" => Mode::Template,
             _ => Mode::Trajectory,
         });
+    };
+    let mode = move || match state.mode.get() {
+        Mode::Trajectory => "trajectory",
+        Mode::Template => "template",
+        Mode::Free => "free",
     };
     let options = move || {
         let document = page.document.get();
@@ -164,24 +142,45 @@ fn Ask(side: Side) -> impl IntoView {
             })
             .collect_view()
     };
+    let template = move || {
+        (side == Side::B && live.knows_ids(side))
+            .then(|| view! { <option value="template">"Messages, own template"</option> })
+    };
     view! {
         <div class="ask">
             <span class="plate only-narrow">{side.plate()}</span>
-            <label class="sel"><span class="vh">"Prompt"</span><select data-testid="prompt-mode" on:change=pick_mode prop:value=move || if state.mode.get() == Mode::Free { "free" } else { "trajectory" }>
-                <option value="trajectory">{match side { Side::A => "Frames", Side::B => "Messages" }}</option><option value="free">"Free text"</option>
+            <label class="sel"><span class="vh">"Prompt"</span><select data-testid="prompt-mode" on:change=pick_mode prop:value=mode>
+                <option value="trajectory">{match side { Side::A => "Frames", Side::B => "Messages" }}</option>{template}<option value="free">"Free text"</option>
             </select></label>
-            <Show when=move || state.mode.get() == Mode::Trajectory>
+            <Show when=move || state.mode.get() != Mode::Free>
                 <label class="sel cut"><span class="vh">"Up to"</span><select data-testid="cut" on:change=move |event| live.cut.set(event_target_value(&event).parse().ok())>{options}</select></label>
             </Show>
+            <span class="right switches">
+                <Switch label="Heat" title=ASK value=state.heat/>
+                <Show when=move || live.has_policy(side)>
+                    <Toggle label="Safe" title="Text that spells a control token is sent as plain text, and turns are read from ids. Off: as the reference does." value=move || state.policy.get() == Policy::Safe
+                        set=move |safe| state.policy.set(if safe { Policy::Safe } else { Policy::Reference })/>
+                </Show>
+            </span>
+        </div>
+        <div class="ask go">
+            <span class="state" class:run=move || state.is_going() data-testid="side-state">{move || (state.is_going()).then(|| view! { <span class="dot"></span> })}{move || match state.run.get() {
+                Run::Going(_) if state.auto.get() => "running to the answer".to_owned(),
+                Run::Going(_) => "generating".to_owned(),
+                Run::Waits => format!("waits: side {} runs", side.other().plate()),
+                _ if state.waiting_calls() > 0 => format!("{} for you", words::count(state.waiting_calls(), "call")),
+                _ => String::new(),
+            }}</span>
             <span class="right"></span>
             <Show when=move || !ready()>
                 <button class="btn pri" data-testid="open-model" on:click=move |_| { page.dock.set(Dock::Model); page.pane.set(Pane::Dock); crate::pointing::focus_model(); }>"Load a model …"</button>
             </Show>
-            <Show when=move || !state.is_going() && ready()>
-                <button class="btn pri" data-testid="generate" title=why_not disabled=other on:click=move |_| send(page, side)>"Generate"</button>
+            <Show when=move || !state.is_active() && ready()>
+                <button class="btn" data-testid="generate" disabled=busy title=move || wait("Lets the model write one turn (G).") on:click=move |_| live.write(side, false)>"One step "<kbd>"G"</kbd></button>
+                <button class="btn pri" data-testid="run" disabled=move || busy() || state.mode.get() == Mode::Free title=move || wait("Lets the model write turns until it answers; its calls wait for your results.") on:click=move |_| live.write(side, true)>"Run to answer"</button>
             </Show>
-            <Show when=move || state.is_going()>
-                <button class="btn stop" data-testid="stop" on:click=move |_| live.stop()>"Stop "<kbd>"Esc"</kbd></button>
+            <Show when=move || state.is_active()>
+                <button class="btn stop" data-testid="stop" on:click=move |_| live.halt_side(side)>"Stop "<kbd>"Esc"</kbd></button>
             </Show>
         </div>
     }
@@ -192,6 +191,7 @@ fn Ask(side: Side) -> impl IntoView {
 fn Given(side: Side) -> impl IntoView {
     let page = page();
     let live = page.live;
+    let state = live.side(side);
     let model = move || match live.ready(side) {
         Some(model) => model.name.clone(),
         None => "A published model".to_owned(),
@@ -199,22 +199,46 @@ fn Given(side: Side) -> impl IntoView {
     move || {
         let document = page.document.get();
         let cut = cut(&document, live);
+        let counts = live.knows_ids(side) && document.side(side).view.is_some();
+        let forged = move || {
+            let forged = live.has_policy(side).then(|| {
+                let given = given(&page.document.get(), live);
+                let view = live.prompt_tokens(side, &given, live.policy(side))?;
+                Some(view.counts().forged)
+            });
+            let count = forged.flatten().unwrap_or(0);
+            match (live.policy(side), count) {
+                (Policy::Reference, 0) => Some(("note bad", "Reference encoding: text that spells a control token becomes that token. Nothing in this prompt does.".to_owned())),
+                (Policy::Reference, n) => Some(("note bad", format!("Reference encoding: {} of this prompt made control tokens by text that only spells them. Such text can forge markers and turns.", words::count(n, "token")))),
+                (Policy::Safe, 0) => None,
+                (Policy::Safe, n) => Some(("note", format!("Text in this prompt spells control tokens. It is sent as {}, with no power.", words::count(n, "plain token")))),
+            }
+        };
+        let forged = move || {
+            forged()
+                .map(|(class, text)| view! { <p class=class data-testid="policy-note">{text}</p> })
+        };
         if side == Side::A {
             let rows = (0..cut)
                 .map(|at| {
                     let frame = &document.trajectory.frames[at];
                     view! {
                         <div class=format!("pf {}", class(frame.kind)) data-frame=at><span class="n">{at}</span>{icons::kind_name(frame.kind)}
-                            <span class="tx">{pieces::one_line(&content_text(frame), 160)}</span></div>
+                            <span class="tx">{pieces::one_line(&content_text(frame), 160)}</span><span class="n">{counts.then(|| document.side(side).tally.frames.get(at).copied())}</span></div>
                     }
                 })
                 .collect_view();
-            let note = if live.speaks_frames(side) {
-                view! { <p class="note plain">"The frames are sent as they were in the training of "<bdi>{model}</bdi>": each marker is one of its reserved tokens."</p> }.into_any()
+            let note = if live.speaks_frames(side) || live.knows_ids(side) {
+                let trained = if live.speaks_frames(side) {
+                    ""
+                } else {
+                    " Its name does not say that it was trained on them, so do not expect too much."
+                };
+                view! { <p class="note plain">"The frames are sent to "<bdi>{model}</bdi>" as AgenticML models are trained on them: each marker is one of its reserved tokens."{trained}</p> }.into_any()
             } else {
-                view! { <p class="note"><bdi>{model}</bdi>" was not trained on these markers. It is sent "<code>"<|goal|>"</code>" and the like as spelled text, several tokens each, so do not expect frames from it."</p> }.into_any()
+                view! { <p class="note"><bdi>{model}</bdi>" was not trained on these markers. It is sent "<code>"<|goal|>"</code>" and the like as spelled text, several tokens each, and what it writes is read as spelled. Do not expect frames from it."</p> }.into_any()
             };
-            return view! { {rows}{note} }.into_any();
+            return view! { {rows}{note}{forged} }.into_any();
         }
         let rows = document
             .conversation
@@ -235,7 +259,13 @@ fn Given(side: Side) -> impl IntoView {
                 }
             })
             .collect_view();
-        view! { {rows}<p class="note plain">"The messages go through the chat template in the model's own file, with the header of an assistant turn at the end."</p> }.into_any()
+        let header = live.ready(side).is_some().then(|| view! { <div class="pf k-turn"><span class="n"></span><span class="kn role-name">"assistant"</span><span class="tx">"header and blank line given (generation prompt)"</span></div> });
+        let how = if live.knows_ids(side) && state.mode.get() == Mode::Trajectory {
+            "The messages are sent in the Llama 3.1 layout, token by token as the other views of this side show it."
+        } else {
+            "The messages go through the chat template in the model's own file, with the header of an assistant turn at the end."
+        };
+        view! { {rows}{header}<p class="note plain">{how}</p>{forged} }.into_any()
     }
 }
 
@@ -283,102 +313,5 @@ fn SeenPrompt(side: Side) -> impl IntoView {
             </details>
         }
         .into_any()
-    }
-}
-
-/// What the model writes, token by token.
-#[component]
-fn Output(side: Side) -> impl IntoView {
-    let page = page();
-    let state = page.live.side(side);
-    let any = move || !state.written.read().is_empty() || state.is_going();
-    let reload = move || {
-        page.live.reloading.get().map(|progress| {
-            let stage = words::stage(progress.stage);
-            match progress.share() {
-                Some(share) => format!("reading the model again: {stage}, {share:.0} % …"),
-                None => format!("reading the model again: {stage} …"),
-            }
-        })
-    };
-    let head = move || match state.run.get() {
-        Run::Idle => "stopped".to_owned(),
-        Run::Going(_) if let Some(reload) = reload() => reload,
-        Run::Going(_) if state.written.read().is_empty() => "reading the prompt …".to_owned(),
-        Run::Going(_) => "writing …".to_owned(),
-        Run::Done(reason) => words::stop_reason(reason).to_owned(),
-    };
-    // The round is part of the key: a new run shares nothing with the last.
-    let keys = move || {
-        let round = state.round.get();
-        (0..state.written.read().len())
-            .map(|at| (round, at))
-            .collect::<Vec<_>>()
-    };
-    let written = move |at: usize| state.written.read_untracked().get(at).cloned();
-    let chip = move |(_, at): (u32, usize)| {
-        written(at).map(|Written { id, text, special }| plain_chip(id, &text, special, true, at))
-    };
-    let text = move |(_, at): (u32, usize)| {
-        written(at).map(
-            |Written { text, special, .. }| view! { <span class:special=special>{text}</span> },
-        )
-    };
-    view! {
-        <Show when=any>
-            <div class="rulehd">"generated"</div>
-            <article class="gf k-turn" class:open=move || state.is_going() aria-busy=move || state.is_going().to_string() data-testid="output">
-                <div class="hd"><span class="kn role-name">"model"</span><span class="muted" data-testid="stop-reason">{head}</span><span class="right mono">{move || state.written.read().len()}</span></div>
-                <p class="said" data-testid="output-text" dir="auto"><For each=keys key=|key| *key children=text/><Show when=move || state.is_going()><span class="caret"></span></Show></p>
-                <div class="body mask"><div class="strip" role="listbox" aria-label=format!("Tokens written on side {}", side.plate()) dir="ltr"><For each=keys key=|key| *key children=chip/></div></div>
-            </article>
-        </Show>
-        <Show when=move || !any() && state.failure.read().is_none()>
-            <div class="idle">
-                <p class="muted">{move || if page.live.ready(side).is_some() { "Generate lets the model continue from here." } else { "Load a model, and it continues from here." }}" Nothing leaves this browser."</p>
-            </div>
-        </Show>
-    }
-}
-
-/// Speed, first token, counts, context.
-#[component]
-fn Figures(side: Side) -> impl IntoView {
-    let live = page().live;
-    let state = live.side(side);
-    let dash = || "—".to_owned();
-    let rate = move || {
-        let stats = state.stats.get();
-        if stats.tokens_per_second > 0.0 {
-            format!("{:.1}", stats.tokens_per_second)
-        } else {
-            dash()
-        }
-    };
-    let first = move || {
-        let stats = state.stats.get();
-        if stats.new_tokens > 0 {
-            words::seconds(stats.first_token_seconds)
-        } else {
-            dash()
-        }
-    };
-    let new = move || state.stats.read().new_tokens;
-    let prompt = move || state.stats.read().prompt_tokens;
-    let context = move || match live.ready(side) {
-        Some(model) => model.context,
-        None => live.context.get(),
-    };
-    let width = move |n: u32| format!("{:.2}%", f64::from(n) * 100.0 / f64::from(context().max(1)));
-    view! {
-        <div class="stats">
-            <span><b data-testid="rate">{rate}</b>"tok/s"</span>
-            <span><b data-testid="first-token">{first}</b>"first token"</span>
-            <span><b data-testid="new-tokens">{new}</b>"new of "{move || live.max_tokens.get()}</span>
-            <span><b data-testid="prompt-tokens">{move || if prompt() > 0 { prompt().to_string() } else { dash() }}</b>"prompt"</span>
-            <div class="room"><div class="meter" role="img" aria-label=move || format!("context: {} prompt, {} new, of {}", prompt(), new(), context())>
-                <i class="pr" style:width=move || width(prompt())></i><i class="ge" style:width=move || width(new())></i></div>
-                <span>{prompt}" + "{new}" of "{context}</span></div>
-        </div>
     }
 }

@@ -44,8 +44,8 @@ fn classes(token: &Token) -> String {
     classes
 }
 
-/// The chip of a token; `at` is its place in its row.
-pub fn chip(token: &Token, at: usize, readable: bool) -> AnyView {
+/// The chip of a token; `at` is its place in its strip.
+pub fn chip(token: &Token, at: usize, readable: bool, reachable: bool, selected: bool) -> AnyView {
     let piece: AnyView = match &token.special {
         // A forged marker is never dressed as a real one: it stays a plain chip with its text.
         Some(name) if !token.forged => match token.frame_kind {
@@ -59,8 +59,9 @@ pub fn chip(token: &Token, at: usize, readable: bool) -> AnyView {
         _ => parts(&token.text).into_any(),
     };
     let label = token.label.map_or(-100, i64::from);
+    let tabindex = if reachable { "0" } else { "-1" };
     view! {
-        <span class=classes(token) role="option" tabindex="-1" data-i=at
+        <span class=classes(token) role="option" tabindex=tabindex aria-selected=selected.then_some("true") data-i=at
             data-token-id=token.id data-label=label data-owner=token.owner.name()
             data-frame=token.frame data-piece=token.text.clone()>
             <span class="p">{piece}</span><span class="i">{token.id}</span>

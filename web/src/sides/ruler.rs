@@ -10,22 +10,32 @@ use leptos::prelude::*;
 #[component]
 pub fn Ruler(side: Side) -> impl IntoView {
     let page = page();
-    let ticks = move || {
-        let document = page.document.get();
-        // Alike neighbours are one element as wide as they are many: a long wire stays cheap.
+    // Alike neighbours are one element as wide as they are many: a long wire stays cheap.
+    let runs = Memo::new(move |_| {
+        let document = page.document.read();
+        let tokens = document.side(side).tokens().iter();
         rows::runs(
-            document
-                .side(side)
-                .tokens()
-                .iter()
-                .map(|token| (Tone::of_token(token), token.label.is_some())),
+            tokens.map(|token| (Tone::of_token(token), token.label.is_some())),
             0,
         )
-        .into_iter()
-        .map(|((tone, trained), range)| {
-            view! { <i class=tone.class() class:t=trained class:b={tone == Tone::Template} style:flex-grow=range.len().to_string()></i> }
-        })
-        .collect_view()
+    });
+    let count = Memo::new(move |_| runs.read().len());
+    let ticks = move |at: usize| {
+        // An edit mostly changes one run's length.
+        let look = Memo::new(move |_| runs.with(|runs| runs.get(at).map(|(look, _)| *look)));
+        let len =
+            Memo::new(move |_| runs.with(|runs| runs.get(at).map_or(0, |(_, range)| range.len())));
+        let tone = move || look.get().map_or(Tone::Turn, |(tone, _)| tone);
+        let class = move || {
+            let trained = look.get().is_some_and(|(_, trained)| trained);
+            let template = if tone() == Tone::Template { " b" } else { "" };
+            format!(
+                "{}{}{template}",
+                tone().class(),
+                if trained { " t" } else { "" }
+            )
+        };
+        view! { <i class=class style:flex-grow=move || len.get().to_string()></i> }
     };
     let brackets = move || {
         let document = page.document.get();
@@ -68,5 +78,5 @@ pub fn Ruler(side: Side) -> impl IntoView {
             tally.trained
         )
     };
-    view! { <div class="ruler" role="img" aria-label=label>{ticks}{brackets}</div> }
+    view! { <div class="ruler" role="img" aria-label=label><For each=move || 0..count.get() key=|at| *at children=ticks/>{brackets}</div> }
 }

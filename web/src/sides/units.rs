@@ -3,7 +3,9 @@
 use crate::document::{Document, class, content_text};
 use crate::highlight::{self, Class};
 use crate::icons;
+use crate::pieces;
 use crate::state::{Link, page};
+use crate::words;
 use formats::{Payload, json};
 use leptos::prelude::*;
 use std::ops::Range;
@@ -24,6 +26,36 @@ pub fn json_text(text: &str) -> AnyView {
         .into_any()
 }
 
+/// A text that may be long: then its beginning, and a control for the rest.
+pub fn folded(text: String, show: fn(&str) -> AnyView) -> AnyView {
+    let Some(fold) = pieces::fold(&text) else {
+        return show(&text);
+    };
+    let open = RwSignal::new(false);
+    let hidden = if fold.lines > 1 {
+        words::count(fold.lines, "line")
+    } else {
+        words::count(text.chars().count(), "character")
+    };
+    let body = move || show(if open.get() { &text } else { &text[..fold.end] });
+    let title = move || {
+        if open.get() {
+            "Show the beginning only".to_owned()
+        } else {
+            format!("Show all {hidden}")
+        }
+    };
+    view! {
+        {body}<button class="btn more" data-testid="show-all" aria-expanded=move || open.get().to_string()
+            on:click=move |_| open.update(|open| *open = !*open)>{title}</button>
+    }
+    .into_any()
+}
+
+fn plain(text: &str) -> AnyView {
+    text.to_owned().into_any()
+}
+
 /// Frames as a reader sees them.
 pub fn frames(document: &Document, frames: Range<usize>) -> AnyView {
     let page = page();
@@ -32,9 +64,9 @@ pub fn frames(document: &Document, frames: Range<usize>) -> AnyView {
             let frame = &document.trajectory.frames[at];
             let text = content_text(frame);
             let body = if frame.kind.payload() == Payload::Json {
-                view! { <p class="bd js">{json_text(&text)}</p> }.into_any()
+                view! { <p class="bd js">{folded(text, json_text)}</p> }.into_any()
             } else {
-                view! { <p class="bd">{text}</p> }.into_any()
+                view! { <p class="bd">{folded(text, plain)}</p> }.into_any()
             };
             view! {
                 <div class=format!("unit {}", class(frame.kind)) class:m=frame.kind.owner() == formats::Owner::Model
@@ -58,7 +90,7 @@ pub fn message(document: &Document, at: usize) -> AnyView {
         return ().into_any();
     };
     let text = message.text();
-    let mut pieces = Vec::new();
+    let mut shown = Vec::new();
     let mut done = 0;
     for span in &origin.content {
         let (Some(before), Some(inside)) = (
@@ -67,19 +99,22 @@ pub fn message(document: &Document, at: usize) -> AnyView {
         ) else {
             break;
         };
-        pieces.push(before.to_owned().into_any());
-        pieces.push(part(
+        shown.push(folded(before.to_owned(), plain));
+        shown.push(part(
             page,
             span.frame,
             span.kind,
-            inside.to_owned().into_any(),
+            folded(inside.to_owned(), plain),
         ));
         done = span.range.end;
     }
-    pieces.push(text.get(done..).unwrap_or_default().to_owned().into_any());
+    let rest = text.get(done..).unwrap_or_default();
+    shown.push(folded(rest.to_owned(), plain));
     let other = match message.content() {
         Some(json::Value::String(_)) | None => ().into_any(),
-        Some(value) => view! { <p class="bd js">{json_text(&json::dumps(value))}</p> }.into_any(),
+        Some(value) => {
+            view! { <p class="bd js">{folded(json::dumps(value), json_text)}</p> }.into_any()
+        }
     };
     let calls = message
         .tool_calls()
@@ -88,7 +123,7 @@ pub fn message(document: &Document, at: usize) -> AnyView {
             let id = call.id.map(|id| format!("call {id}"));
             let name = call.name.map(formats::python::str);
             let arguments = call.arguments.map(formats::python::str).unwrap_or_default();
-            let body = view! { <b>{name}</b>"("{json_text(&arguments)}")" }.into_any();
+            let body = view! { <b>{name}</b>"("{folded(arguments, json_text)}")" }.into_any();
             let body = match origin.call {
                 Some(frame) => part(page, frame, formats::FrameKind::Action, body),
                 None => body,
@@ -102,7 +137,7 @@ pub fn message(document: &Document, at: usize) -> AnyView {
     view! {
         <div class="unit k-turn" class:ms=move || page.linked_message.get() == Some(at) data-message=at>
             <span class="hd"><b>{message.role().to_owned()}</b>{answers}</span>
-            {(!text.is_empty()).then(|| view! { <p class="bd">{pieces}</p> })}
+            {(!text.is_empty()).then(|| view! { <p class="bd">{shown}</p> })}
             {other}{calls}
         </div>
     }

@@ -2,6 +2,7 @@
 
 use crate::document::{Document, Side, Tone, is_special};
 use crate::sides::chip::parts;
+use crate::sides::units::folded;
 use crate::state::{Link, page};
 use formats::Segment;
 use leptos::prelude::*;
@@ -48,19 +49,22 @@ fn span(segment: &Segment) -> AnyView {
             && page.linked_message.get() == message
             && page.link.get() != frame.map(Link::Frame)
     };
-    // A line break is shown and also breaks the line.
-    let text = segment
-        .text
-        .split_inclusive('\n')
-        .map(|line| match line.strip_suffix('\n') {
-            Some(line) => view! { {wire_parts(line)}<span class="ws">"↵"</span>"\n" }.into_any(),
-            None => wire_parts(line).into_any(),
-        })
-        .collect_view();
+    let text = folded(segment.text.clone(), lines);
     view! {
         <span class=classes class:lk=linked class:ms=beside data-frame=frame data-message=message>{text}</span>
     }
     .into_any()
+}
+
+/// A line break is shown and also breaks the line.
+fn lines(text: &str) -> AnyView {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => view! { {wire_parts(line)}<span class="ws">"↵"</span>"\n" }.into_any(),
+            None => wire_parts(line).into_any(),
+        })
+        .collect_view()
+        .into_any()
 }
 
 /// Spaces inside a line stay spaces, so that the text can be copied; only what would not be seen at

@@ -196,6 +196,7 @@ async fn carry_out<B: Backend>(
             prompt,
             sampling,
             max_tokens,
+            stops,
             alternatives,
         } => {
             models.fetch_back(engine, side).await?;
@@ -205,6 +206,7 @@ async fn carry_out<B: Backend>(
                 prompt: &prompt,
                 sampling: &sampling,
                 max_tokens,
+                stops: &stops,
                 alternatives,
             };
             engine.generate(&order, &|event| post(&event)).await?;

@@ -35,9 +35,14 @@ const PIECES: &[&str] = &[
     "🙂",
 ];
 
-struct Numbers(u64);
+pub struct Numbers(u64);
 
 impl Numbers {
+    /// Numbers that depend on this seed alone.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -45,7 +50,8 @@ impl Numbers {
         (self.0 % limit as u64) as usize
     }
 
-    fn output(&mut self) -> Vec<u32> {
+    /// Ids as a model might write them.
+    pub fn output(&mut self) -> Vec<u32> {
         let mut ids = Vec::new();
         for _ in 0..self.below(8) {
             if self.below(6) == 0 {

@@ -3,4 +3,5 @@
 mod any_ids;
 mod common;
 mod golden;
+mod reading;
 mod safe;

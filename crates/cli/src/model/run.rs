@@ -212,6 +212,7 @@ async fn generate_on<B: Backend>(arguments: &Generate, backend: B) -> anyhow::Re
         prompt: &prompt,
         sampling: &sampling,
         max_tokens: arguments.max_tokens,
+        stops: &[],
         alternatives: arguments.alternatives,
     };
     let told = RefCell::new(Vec::new());

@@ -29,6 +29,8 @@ pub struct Order<'a> {
     pub sampling: &'a Sampling,
     /// At most this many new tokens.
     pub max_tokens: u32,
+    /// Ids that end the output besides the model's own.
+    pub stops: &'a [u32],
     /// Alternatives to tell with each token; 0 for no outlook.
     pub alternatives: u32,
 }
@@ -44,6 +46,7 @@ impl<N: Network> Model<N> {
             job,
             sampling,
             max_tokens,
+            stops,
             ..
         } = *order;
         let start = Instant::now();
@@ -132,7 +135,7 @@ impl<N: Network> Model<N> {
                 rate: stats.tokens_per_second,
                 outlook,
             });
-            if tokenizer.is_stop(id) {
+            if tokenizer.is_stop(id) || stops.contains(&id) {
                 break StopReason::StopToken;
             }
             if stats.new_tokens >= max_tokens {
@@ -214,6 +217,7 @@ fn told(tokenizer: &ModelTokenizer, outlook: &model::sampling::Outlook) -> Outlo
             .map(|&(id, probability)| Alternative {
                 id,
                 piece: tokenizer.piece_text(id),
+                special: tokenizer.is_special(id),
                 probability,
             })
             .collect(),

@@ -203,3 +203,60 @@ fn no_marker(text: &str, at: usize, view: View) -> ParseError {
         preview: python::repr_str(&preview.replace('\n', "\\n")),
     }
 }
+
+/// Why typed content is not what its frame holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentError {
+    /// Bad JSON.
+    Json(JsonError),
+    /// Not a number.
+    Number,
+}
+
+/// The content that someone types for a frame. Prose is kept to the last space; numbers keep whether they
+/// have a fraction.
+///
+/// # Errors
+/// When JSON or a number is due and the text is none.
+pub fn read_content(kind: FrameKind, text: &str) -> Result<Value, ContentError> {
+    match kind.payload() {
+        Payload::None => Ok(Value::Null),
+        Payload::Prose => Ok(text.into()),
+        Payload::Json => json::loads(text).map_err(ContentError::Json),
+        Payload::Number => {
+            let stripped = python::strip(text);
+            match json::loads(stripped) {
+                Ok(number @ (Value::Int(_) | Value::Float(_))) => Ok(number),
+                _ => python::parse_float(stripped)
+                    .map(Value::Float)
+                    .ok_or(ContentError::Number),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_numbers_are_numbers() {
+        let read = |text| read_content(FrameKind::Reward, text);
+        assert_eq!(read("1"), Ok(1.into()));
+        assert_eq!(read(" 0.5\n"), Ok(0.5.into()));
+        assert_eq!(read("1_000"), Ok(1000.0.into()));
+        for text in ["", "one", "\"1\"", "[1]", "true", "1,5"] {
+            assert_eq!(read(text), Err(ContentError::Number), "{text}");
+        }
+    }
+
+    #[test]
+    fn typed_json_says_where_it_is_wrong() {
+        let error = read_content(FrameKind::Action, "{\"a\": 1,\n}").expect_err("bad");
+        let ContentError::Json(error) = error else {
+            panic!("JSON");
+        };
+        assert_eq!((error.line, error.column), (2, 1));
+        assert_eq!(read_content(FrameKind::Plan, " x "), Ok(" x ".into()));
+    }
+}

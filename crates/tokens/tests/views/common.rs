@@ -1,5 +1,6 @@
 //! The tokenizer.
 
+use formats::Trajectory;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use tokens::Llama3Tokenizer;
@@ -29,4 +30,21 @@ pub fn compact() -> Vec<u8> {
 pub fn tokenizer() -> &'static Llama3Tokenizer {
     static TOKENIZER: OnceLock<Llama3Tokenizer> = OnceLock::new();
     TOKENIZER.get_or_init(|| Llama3Tokenizer::from_compact(&compact()).expect("own asset loads"))
+}
+
+/// All samples by file name.
+pub fn samples() -> Vec<(String, Trajectory)> {
+    let folder = std::fs::read_dir(root().join("public/samples")).expect("the samples are there");
+    let mut samples: Vec<_> = folder
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| !path.ends_with("index.json"))
+        .map(|path| {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            let text = std::fs::read_to_string(&path).expect("a readable file");
+            let trajectory = Trajectory::parse(&text).expect("well formed");
+            (name.into_owned(), trajectory)
+        })
+        .collect();
+    samples.sort_by(|(one, _), (other, _)| one.cmp(other));
+    samples
 }

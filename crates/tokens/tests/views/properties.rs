@@ -5,7 +5,7 @@ use formats::agenticml::{self, View};
 use formats::json::Object;
 use formats::{Frame, FrameKind, Rendering, SegmentKind, Trajectory, Value, bridge, chatml};
 use proptest::prelude::*;
-use tokens::{Arm, Policy, read_generated, view};
+use tokens::{Arm, Memory, Policy, read_generated, view, view_again};
 
 fn word(forging: bool) -> BoxedStrategy<String> {
     let plain = prop_oneof![
@@ -83,6 +83,32 @@ fn renderings(trajectory: &Trajectory) -> Vec<(Rendering, Arm)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever was typed before, an edited wire has the tokens it would have by itself.
+    #[test]
+    fn a_memory_changes_no_token(
+        first in trajectory(true),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), frame(true), 0..3u8), 1..8),
+    ) {
+        for policy in [Policy::Safe, Policy::Reference] {
+            let mut trajectory = first.clone();
+            let mut memories = [Memory::default(), Memory::default()];
+            for (place, frame, what) in &edits {
+                let place = place.index(trajectory.frames.len());
+                match what {
+                    0 => trajectory.frames[place] = frame.clone(),
+                    1 => trajectory.frames.insert(place, frame.clone()),
+                    _ if trajectory.frames.len() > 1 => drop(trajectory.frames.remove(place)),
+                    _ => {}
+                }
+                for (rendering, arm) in renderings(&trajectory) {
+                    let memory = &mut memories[usize::from(arm == Arm::ChatMl)];
+                    let again = view_again(memory, tokenizer(), &rendering, arm, policy);
+                    prop_assert_eq!(again, view(tokenizer(), &rendering, arm, policy));
+                }
+            }
+        }
+    }
 
     #[test]
     fn tokens_cover_the_wire_and_labels_follow_the_segments(trajectory in trajectory(true)) {
