@@ -102,19 +102,19 @@ test.describe("live", () => {
     expect(first.request.side).toBe("a");
     await expect(b.state).toHaveText("waits: side A runs");
     await first.writes(marker("think"), ...text("Two"), marker("action"), ...text('{"to'));
-    await expect(a.chips).toHaveCount(5);
+    await expect(a.chips).toHaveCount(4);
     await a.stopButton.click();
     await engine.until("stop");
     await first.ends("stopped");
     await expect(a.reason).toHaveText("stopped");
     await expect(a.verdict).toContainText("What was closed before can be kept");
-    await expect(a.chips).toHaveCount(5);
+    await expect(a.chips).toHaveCount(4);
     await expect(a.keepButton).toHaveText("Keep 1 frame");
     const second = await engine.generation();
     expect(second.request.side).toBe("b");
     await second.fails("out of memory");
     await expect(b.failure).toContainText("out of memory");
-    await expect(a.chips).toHaveCount(5);
+    await expect(a.chips).toHaveCount(4);
     await expect(page.getByTestId("run-both")).toBeVisible();
   });
 
