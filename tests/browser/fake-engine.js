@@ -155,6 +155,8 @@ export class FakeEngine {
     await page.getByTestId("model-url").fill("https://example.org/model.gguf");
     await page.getByTestId("model-load").click();
     await this.until("load");
+    // The answer to what was asked before, where the processor was.
+    await this.say({ type: "processor", processor: GPU });
     await this.loaded("both", more);
     await expect(page.getByTestId("model-status")).toContainText("ready in");
   }
