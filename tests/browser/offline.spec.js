@@ -22,6 +22,8 @@ const test = base.extend({
 });
 
 test.use({ serviceWorkers: "allow" });
+// Every file of the site is fetched twice.
+test.describe.configure({ timeout: 120_000 });
 
 /** Waits until a version of the page is kept and answers for this page. */
 async function kept(page) {
@@ -88,7 +90,7 @@ test("a new version is offered, and used by the next load", async ({ visited, ed
   await page.reload();
   expect(await edition(page)).toBe("1");
   const share = new Share(page);
-  await expect(share.newer).toBeVisible({ timeout: 20_000 });
+  await expect(share.newer).toBeVisible({ timeout: 45_000 });
   // Not under the open page.
   expect(await edition(page)).toBe("1");
   await page.getByTestId("use-newer").click();
@@ -102,7 +104,7 @@ test("a new version does not cost work", async ({ visited, editions, page }) => 
   await visited.tab("chatml", "wire").click();
   editions.edition = 2;
   await page.reload();
-  await expect(share.newer).toBeVisible({ timeout: 20_000 });
+  await expect(share.newer).toBeVisible({ timeout: 45_000 });
   await visited.tab("agenticml", "wire").click();
   await page.getByTestId("use-newer").click();
   await expect.poll(() => edition(page).catch(() => "")).toBe("2");

@@ -66,6 +66,13 @@ fn follow(share: Share, container: &ServiceWorkerContainer, found: ServiceWorker
     found.set_onupdatefound(Some(arrives.as_ref().unchecked_ref()));
     // It lasts as long as the page.
     arrives.forget();
+    // Browsers look for a newer version in their own time; here the page is idle.
+    spawn_local(async move {
+        if let Ok(looked) = found.update() {
+            // Refused without a network: the next load looks again.
+            let _ = JsFuture::from(looked).await;
+        }
+    });
 }
 
 /// Says so once this version is there as a whole.

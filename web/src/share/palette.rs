@@ -61,7 +61,14 @@ impl Reader {
         let canvas: HtmlCanvasElement = document.create_element("canvas").ok()?.dyn_into().ok()?;
         canvas.set_width(1);
         canvas.set_height(1);
-        let canvas = canvas.get_context("2d").ok()??.dyn_into().ok()?;
+        // It is read after every stroke; browsers then keep it out of the GPU.
+        let options = js_sys::Object::new();
+        js_sys::Reflect::set(&options, &"willReadFrequently".into(), &true.into()).ok()?;
+        let canvas = canvas
+            .get_context_with_context_options("2d", &options)
+            .ok()??
+            .dyn_into()
+            .ok()?;
         let probe: HtmlElement = document.create_element("span").ok()?.dyn_into().ok()?;
         probe.set_hidden(true);
         document.body()?.append_child(&probe).ok()?;
