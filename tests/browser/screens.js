@@ -29,7 +29,7 @@ const states = {
   },
   "-live": view("live", "live"),
   "-models": async (playground, _, engine) => {
-    await playground.page.getByTestId("room-models").click();
+    await playground.page.evaluate(() => (location.hash = "models"));
     await engine.welcome();
     await expect(playground.page.getByTestId("preset").first()).toBeVisible();
   },
