@@ -76,14 +76,26 @@ pub fn Card(at: usize, kind: FrameKind) -> impl IntoView {
             }
         }
     };
-    let name = move || format!("Frame {at}, {}, {}", kind.name(), kind.owner().name());
+    // A frame that was generated says by whom, until it is changed.
+    let own = move || {
+        let frame = frame.get();
+        page.live
+            .taken
+            .read()
+            .iter()
+            .find(|(place, taken, _)| *place == at && Some(taken) == frame.as_ref())
+            .map_or(kind.owner().name().to_owned(), |(_, _, side)| {
+                format!("from side {}", side.plate())
+            })
+    };
+    let name = move || format!("Frame {at}, {}, {}", kind.name(), own());
     let dragged = move || desk.drag.read().is_some_and(|drag| drag.frame == at);
     view! {
         <article class=format!("fc {}", class(kind)) class:m=model class:lk=move || page.is_linked(Some(at)) class:pinned=pinned
             class:editing=editing class:dragged=dragged data-frame=at tabindex="0" aria-label=name>
             <div class="rail" title="Drag to move (Alt ↑ ↓)">{icons::glyph(kind)}<span class="n">{at}</span></div>
             <div class="main">
-                <div class="hd"><span class="kn">{kind.name()}</span><span class="own">{kind.owner().name()}</span>
+                <div class="hd"><span class="kn">{kind.name()}</span><span class="own">{own}</span>
                     <Show when=pinned><span class="pin own" title="Pinned. Esc lets go.">{icons::pin()}<span class="vh">"pinned"</span></span></Show>
                     {editable.then(|| view! { <button class="edit" data-edit=at aria-label=format!("Edit frame {at}") title="Edit (Enter)">{icons::pencil()}</button> })}
                     <button class="edit more" aria-haspopup="menu" aria-label=format!("More for frame {at}") title="Move, add, duplicate, delete" on:click=open(Menu::Frame(at))>{icons::dots()}</button>

@@ -739,9 +739,15 @@ pub fn keep(page: Page, side: Side) {
     let (from, count) = (base.frames.len(), frames.len());
     let old = page.trajectory.with_untracked(|t| t.frames.len());
     let replaced = old.saturating_sub(from);
-    let mut trajectory = base;
-    trajectory.frames.extend(frames.iter().cloned());
-    page.trajectory.set(trajectory);
+    let what = format!(
+        "kept {} from side {}",
+        words::count(count, "frame"),
+        side.plate()
+    );
+    page.change(what, |trajectory| {
+        *trajectory = base;
+        trajectory.frames.extend(frames.iter().cloned());
+    });
     live.taken.set(
         frames
             .into_iter()

@@ -26,12 +26,15 @@ pub struct Strip {
     from: usize,
     len: usize,
     /// Side A: its frame.
-    frame: Option<(usize, FrameKind)>,
+    frame: Option<Framed>,
     /// Its number among the parts of what it belongs to, where there are some.
     part: Option<usize>,
     /// Changes when a chip does.
     hash: u64,
 }
+
+/// A frame's place and kind.
+type Framed = (usize, FrameKind);
 
 /// The strips of a cell. Side A: one per frame; an `end` stays with the frame it ends. Side B: one for
 /// the message.
@@ -41,7 +44,7 @@ pub fn strips(document: &Document, side: Side, row: usize) -> Vec<Strip> {
     };
     let all = row.tokens[side.index()].clone();
     let tokens = &document.side(side).tokens()[all];
-    let mut wholes: Vec<(Option<(usize, FrameKind)>, Range<usize>)> = Vec::new();
+    let mut wholes: Vec<(Option<Framed>, Range<usize>)> = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         let kind = token.frame_kind.unwrap_or(FrameKind::Obs);
         let same = side == Side::B || kind == FrameKind::End;
@@ -62,7 +65,7 @@ pub fn strips(document: &Document, side: Side, row: usize) -> Vec<Strip> {
             let parts = if parted {
                 parts(&tokens[range.clone()])
             } else {
-                vec![0..range.len()]
+                std::iter::once(0..range.len()).collect()
             };
             parts.into_iter().enumerate().map(move |(part, inside)| {
                 let of = range.start + inside.start..range.start + inside.end;
