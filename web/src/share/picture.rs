@@ -870,7 +870,7 @@ mod tests {
             sides: [shown; 2],
             readable: true,
         };
-        let document = Document::new(trajectory, None);
+        let document = Document::new(trajectory, None, &mut Default::default());
         let measure =
             |text: &str, font: Font| text.chars().count() as f64 * f64::from(font.css().1) * 0.6;
         draw(&document, &options, &Palette::default(), &measure)

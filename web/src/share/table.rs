@@ -85,7 +85,11 @@ mod tests {
     #[test]
     fn every_frame_has_a_line_and_titles_stay_text() {
         let text = include_str!("../../../public/samples/lines-in-main-py.json");
-        let document = Document::new(Trajectory::parse(text).expect("frames"), None);
+        let document = Document::new(
+            Trajectory::parse(text).expect("frames"),
+            None,
+            &mut Default::default(),
+        );
         let table = markdown(&document, "a | b\n<b>");
         assert!(table.starts_with("**a \\| b \\<b\\>**"), "{table}");
         assert!(table.contains("| 3 | action | model | 0 | 0 | 0 |"));
