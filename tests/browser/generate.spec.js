@@ -79,7 +79,7 @@ test.describe("live", () => {
     let script = await engine.generation();
     await script.writes(...text("<|action|>", "{}"));
     await script.ends("maxTokens");
-    await expect.poll(() => a.kinds()).toEqual(["none"]);
+    await expect.poll(() => a.kinds()).toEqual(["none open"]);
     await expect(a.output.locator(".tk.s")).toHaveCount(0);
     await expect(a.verdict).toContainText("The turn cannot be used: expected frame marker");
 
@@ -188,7 +188,7 @@ test.describe("live", () => {
       ...text("Two", " Read").map((token, at) => ({ ...token, outlook: outlook(at ? 0.22 : 0.61, [1000, "Two", 0.61], [7, " Both", 0.2]) })),
     );
     await expect(a.chips).toHaveCount(3);
-    const seconds = () => a.chips.locator(".i").allTextContents();
+    const seconds = () => a.chips.locator(".i").allInnerTexts();
     expect(await seconds()).toEqual([".97", ".61", ".22"]);
     await expect(a.chips.nth(1)).toHaveClass(/\blow\b/);
     await expect(a.chips.nth(2)).toHaveClass(/\bvlow\b/);
@@ -261,7 +261,8 @@ test.describe("live", () => {
     };
     await write();
     await expect(a.verdict).toContainText("runtime-owned marker '<|result|>'");
-    await expect.poll(() => a.kinds()).toEqual(["none"]);
+    // Nothing of it counts as a frame, whatever its markers say.
+    await expect.poll(async () => (await a.kinds()).every((kind) => kind.startsWith("none"))).toBe(true);
     await page.locator("label").filter({ has: page.getByTestId("parsing-lenient") }).click();
     await write();
     await expect(a.verdict).toHaveText("The model answered: Three.");

@@ -285,13 +285,7 @@ fn PartView(
                 _ => None,
             }
         });
-        Some(chip(
-            side,
-            token,
-            marker,
-            start.get_untracked() + at,
-            state.heat,
-        ))
+        Some(chip(side, token, marker, start.get_untracked() + at))
     };
     let reads = move || {
         matches!(
@@ -343,13 +337,7 @@ fn PartView(
 }
 
 /// A written token.
-fn chip(
-    side: Side,
-    token: Written,
-    marker: Option<FrameKind>,
-    at: usize,
-    heat: RwSignal<bool>,
-) -> AnyView {
+fn chip(side: Side, token: Written, marker: Option<FrameKind>, at: usize) -> AnyView {
     let Written {
         id,
         text,
@@ -388,7 +376,7 @@ fn chip(
                 live.chosen.set(Some((side, at)));
                 if let Some(chip) = crate::dom::element(event.current_target()) { crate::dom::focus(&chip); }
             }>
-            <span class="p">{piece}</span><span class="i">{move || if heat.get() { share.clone() } else { id.to_string() }}</span>
+            <span class="p">{piece}</span><span class="i"><span class="id">{id}</span><span class="sh">{share}</span></span>
             {probability.map(|p| view! { <span class="q" style:--q=p.to_string()></span> })}
         </span>
     }

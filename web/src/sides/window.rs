@@ -63,10 +63,17 @@ pub struct Windows {
 impl Windows {
     /// For the rows of a document.
     pub fn new(document: Memo<Shared<Document>>) -> Self {
+        // Paper has no view to be near.
+        let printing = RwSignal::new(false);
+        for (event, on) in [("beforeprint", true), ("afterprint", false)] {
+            let told = window_event_listener_untyped(event, move |_| printing.set(on));
+            on_cleanup(move || told.remove());
+        }
         Self {
             active: Memo::new(move |_| {
                 let document = document.read();
-                document.sides.iter().any(|side| side.tally.tokens > WHOLE)
+                let long = document.sides.iter().any(|side| side.tally.tokens > WHOLE);
+                long && !printing.get()
             }),
             width: RwSignal::new(0.0),
             watched: StoredValue::new_local(HashMap::new()),
