@@ -114,7 +114,7 @@ test("changed work is there again at the next visit", async ({ playground, page,
   await openAt(playground, link({ frames: FRAMES }));
   await playground.tab("agenticml", "wire").click();
   const share = new Share(page);
-  await share.keeps('"wire"');
+  await share.keeps("wire");
   await page.close();
   const next = await context.newPage();
   await next.goto(playground.site);

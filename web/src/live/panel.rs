@@ -26,10 +26,18 @@ pub fn LivePanel(side: Side) -> impl IntoView {
     let state = live.side(side);
     let place = NodeRef::<Div>::new();
     let following = StoredValue::new(true);
+    let last = StoredValue::new(0);
+    // Only people scroll up; that there is more below may be what was written since.
     let scrolled = move |_| {
         if let Some(place) = place.get_untracked() {
-            let rest = place.scroll_height() - place.scroll_top() - place.client_height();
-            following.set_value(rest < 48);
+            let top = place.scroll_top();
+            let rest = place.scroll_height() - top - place.client_height();
+            if rest < 48 {
+                following.set_value(true);
+            } else if top < last.get_value() {
+                following.set_value(false);
+            }
+            last.set_value(top);
         }
     };
     // A chosen token gives way to one that is chosen on another view.
