@@ -1,8 +1,9 @@
 // Hostile text through every way into the page: nothing runs, nothing breaks the layout, what imitates a
 // marker is reported.
 import { deflateRawSync } from "node:zlib";
-import { FakeEngine, kept, preflight } from "./fake-engine.js";
+import { FakeEngine, kept, preflight, text } from "./fake-engine.js";
 import { FORGING, HALF_PAIRS, HOSTILE, LONG, LOOKALIKES, trajectory } from "./hostile.js";
+import { Editor } from "./pages/editor.js";
 import { Guard } from "./pages/guard.js";
 import { SIDES } from "./pages/playground.js";
 import { expect, test } from "./test.js";
@@ -272,50 +273,83 @@ test.describe("hostile text", () => {
     void playground;
   });
 
-  // Ways in that other parts of the page open.
   const link = (state) => `#s=1.${deflateRawSync(Buffer.from(JSON.stringify(state))).toString("base64url")}`;
 
   test("in a shared link", async ({ playground, page, site }) => {
-    const strings = HOSTILE.map((text) => encodeURIComponent(text));
-    for (const payload of [link({ frames: trajectory(FORGING) }), link(HOSTILE), `#s=${strings[0]}`, `#s=1.${strings.join("")}`, `#s=99.${strings[5]}`, `#${strings[0]}`, `#lessons/${strings[0]}/${strings[5]}`]) {
+    const goTo = async (fragment) => {
       await page.goto("about:blank");
-      await page.goto(new URL(payload, site).href);
+      await page.goto(new URL(fragment, site).href);
       for (const side of SIDES) await expect(playground.chips(side).first()).toBeAttached();
+    };
+    await goTo(link({ frames: trajectory(FORGING), title: HOSTILE[0] }));
+    await expect(playground.card(0)).toContainText(FORGING[0]);
+    await expect(page.getByTestId("open-report")).toContainText("forged marker");
+    await guard.holds();
+    const strings = HOSTILE.map((text) => encodeURIComponent(text));
+    for (const fragment of [link(HOSTILE), `#s=${strings[0]}`, `#s=1.${strings.join("")}`, `#s=99.${strings[5]}`, `#${strings[0]}`, `#lessons/${strings[0]}/${strings[5]}`]) {
+      await goTo(fragment);
       await guard.nothingRan();
     }
     await guard.holds();
   });
 
-  test("pasted", async ({ playground, page }) => {
+  test("pasted into the import", async ({ playground, page }) => {
     await playground.open();
-    const paste = (text) =>
-      page.evaluate((text) => {
-        const clipboardData = new DataTransfer();
-        clipboardData.setData("text/plain", text);
-        clipboardData.setData("text/html", text);
-        document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-      }, text);
-    for (const text of HOSTILE) await paste(text);
+    const { importer } = new Editor(page);
+    await importer.paste(HOSTILE[0]);
+    for (const text of HOSTILE) await importer.text.fill(text);
     await guard.nothingRan();
-    await paste(JSON.stringify(trajectory()));
+    await importer.text.fill(JSON.stringify(HOSTILE.map((text) => ({ role: text, content: text }))));
     await guard.nothingRan();
-    await paste(JSON.stringify(HOSTILE.map((text) => ({ role: text, content: text }))));
+    await importer.text.fill(HOSTILE.map((text) => JSON.stringify({ id: text, domain: text, frames: trajectory([text]) })).join("\n"));
+    await guard.nothingRan();
+    await importer.text.fill(JSON.stringify([{ role: "user", content: HOSTILE.join(" ") }, { role: "assistant", content: HOSTILE.join(" ") }]));
+    await importer.take();
+    await expect(playground.card(0)).toContainText("window.broken");
+    await expect(page.getByTestId("open-report")).toContainText("forged marker");
+    await guard.holds();
+  });
+
+  test("as the result that a person gives a call", async ({ playground, page }) => {
+    const engine = new FakeEngine(page);
+    await engine.install();
+    await playground.open();
+    const live = playground.live("chatml");
+    await live.open();
+    await engine.hasModel();
+    await live.runButton.click();
+    const script = await engine.generation();
+    await script.writes(...text(JSON.stringify({ name: HOSTILE[5], parameters: Object.fromEntries(HOSTILE.map((text) => [text, text])) })));
+    await script.ends("maxTokens");
+    await live.calls.getByTestId("result").fill(HOSTILE.join("\n"));
+    await guard.holds();
+    await live.calls.getByTestId("send-result").click();
     await guard.holds();
   });
 
   test("in the lessons' data", async ({ playground, page, site }) => {
+    const ids = HOSTILE.map((_, at) => `l${at}`).slice(0, 20);
+    const pages = HOSTILE.slice(0, 12).map((text) => ({
+      title: text,
+      text: [[text, { strong: text }, { code: text }]],
+      trajectory: "t",
+      panels: [{ show: "tokens", side: "A", frames: [0, 3] }],
+    }));
     await page.route(/\/lessons\/[^/]*\.json$/, (route) => {
-      const entries = HOSTILE.map((text) => ({ id: text, title: text, about: text, pages: 1 }));
-      if (route.request().url().endsWith("index.json")) return json(route, { version: 1, lessons: entries });
-      return json(route, { version: 1, id: "x", title: HOSTILE[0], about: HOSTILE[5], trajectories: [{ frames: trajectory() }], pages: HOSTILE.map((text) => ({ title: text, text: [text] })) });
+      const lessons = ids.map((id, at) => ({ id, title: HOSTILE[at], about: HOSTILE[at], pages: pages.length }));
+      if (route.request().url().endsWith("index.json")) return json(route, { format: "agenticml-lessons", version: 1, lessons });
+      const id = new URL(route.request().url()).pathname.split("/").at(-1).replace(".json", "");
+      return json(route, { format: "agenticml-lesson", version: 1, id, title: HOSTILE[0], about: HOSTILE[5], trajectories: { t: { frames: trajectory() } }, pages });
     });
-    for (const address of ["#lessons", "#lessons/x/1", `#lessons/${encodeURIComponent(HOSTILE[0])}/1`]) {
+    await page.goto(new URL("#lessons", site).href);
+    await expect(page.locator("main")).toContainText(HOSTILE[0]);
+    await guard.holds();
+    for (const address of ["#lessons/l0/1", "#lessons/l3/7", `#lessons/${encodeURIComponent(HOSTILE[0])}/1`]) {
       await page.goto("about:blank");
       await page.goto(new URL(address, site).href);
-      await expect(page.locator("header.top")).toBeVisible();
+      await expect(page.locator("main").first()).toBeVisible();
       await guard.nothingRan();
     }
-    await guard.holds();
     void playground;
   });
 });
