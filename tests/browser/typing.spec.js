@@ -1,5 +1,5 @@
 // Typing in a frame: both sides follow, and nothing that did not change is built again.
-import { SIDES } from "./pages/playground.js";
+import { Playground, SIDES } from "./pages/playground.js";
 import { manyTurns, openSample } from "./pages/sample.js";
 import { expect, test } from "./test.js";
 
@@ -12,7 +12,7 @@ async function edit(playground, frame) {
   await playground.page.keyboard.press("Control+End");
 }
 
-test("both sides show what is typed, token by token as if it had always been there", async ({ playground, page }) => {
+test("both sides show what is typed, token by token as if it had always been there", async ({ playground, page, browser }) => {
   const frames = manyTurns(5);
   await openSample(playground, frames);
   const feedback = 6;
@@ -24,8 +24,12 @@ test("both sides show what is typed, token by token as if it had always been the
     typed[side] = await playground.tokens(side);
   }
   const edited = frames.map((frame, at) => (at === feedback ? { ...frame, content: `${frame.content}and the end` } : frame));
-  await openSample(playground, edited);
-  for (const side of SIDES) expect(await playground.tokens(side)).toEqual(typed[side]);
+  // Another browser, in which nothing is kept.
+  const other = await browser.newContext();
+  const fresh = new Playground(await other.newPage(), playground.site);
+  await openSample(fresh, edited);
+  for (const side of SIDES) expect(await fresh.tokens(side)).toEqual(typed[side]);
+  await other.close();
 });
 
 test("what was not edited stays as it was built", async ({ playground, page }) => {

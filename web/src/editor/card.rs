@@ -6,7 +6,7 @@ use super::faults::AtFrame;
 use crate::document::{class, content_text};
 use crate::dom;
 use crate::icons;
-use crate::sides::json_text;
+use crate::sides::{folded, json_text, plain};
 use crate::state::page;
 use formats::{FrameKind, Owner, Payload};
 use leptos::ev::MouseEvent;
@@ -59,9 +59,9 @@ pub fn Card(at: usize, kind: FrameKind) -> impl IntoView {
                 let shown = if empty {
                     view! { <span class="muted">"empty"</span> }.into_any()
                 } else if json {
-                    json_text(&text)
+                    folded(text, json_text)
                 } else {
-                    text.into_any()
+                    folded(text, plain)
                 };
                 view! { <div class="bd" class:js=json class:pre=pre data-edit=at title="Double-click to edit"><bdi dir="auto">{shown}</bdi></div> }.into_any()
             }

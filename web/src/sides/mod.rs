@@ -13,7 +13,7 @@ mod wire;
 pub use chip::{bare, chip, parts, plain_chip};
 pub use head::Heads;
 pub use rows::{Both, Single};
-pub use units::json_text;
+pub use units::{folded, json_text, plain};
 
 use crate::document::Document;
 use crate::dom;

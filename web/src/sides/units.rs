@@ -26,10 +26,10 @@ pub fn json_text(text: &str) -> AnyView {
         .into_any()
 }
 
-/// A text that may be long: then its beginning, and a control for the rest.
-pub fn folded(text: String, show: fn(&str) -> AnyView) -> AnyView {
+/// A text that may be long: its beginning, and a control for the rest.
+pub fn parted(text: String, show: fn(&str) -> AnyView) -> (AnyView, Option<AnyView>) {
     let Some(fold) = pieces::fold(&text) else {
-        return show(&text);
+        return (show(&text), None);
     };
     let open = RwSignal::new(false);
     let hidden = if fold.lines > 1 {
@@ -45,14 +45,21 @@ pub fn folded(text: String, show: fn(&str) -> AnyView) -> AnyView {
             format!("Show all {hidden}")
         }
     };
-    view! {
-        {body}<button class="btn more" data-testid="show-all" aria-expanded=move || open.get().to_string()
+    let control = view! {
+        <button class="btn more" data-testid="show-all" aria-expanded=move || open.get().to_string()
             on:click=move |_| open.update(|open| *open = !*open)>{title}</button>
-    }
-    .into_any()
+    };
+    (body.into_any(), Some(control.into_any()))
 }
 
-fn plain(text: &str) -> AnyView {
+/// Both in one.
+pub fn folded(text: String, show: fn(&str) -> AnyView) -> AnyView {
+    let (body, control) = parted(text, show);
+    view! { {body}{control} }.into_any()
+}
+
+/// Text as it is.
+pub fn plain(text: &str) -> AnyView {
     text.to_owned().into_any()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Side, Tone, is_special};
 use crate::sides::chip::parts;
-use crate::sides::units::folded;
+use crate::sides::units::parted;
 use crate::state::{Link, page};
 use formats::Segment;
 use leptos::prelude::*;
@@ -49,9 +49,9 @@ fn span(segment: &Segment) -> AnyView {
             && page.linked_message.get() == message
             && page.link.get() != frame.map(Link::Frame)
     };
-    let text = folded(segment.text.clone(), lines);
+    let (text, rest) = parted(segment.text.clone(), lines);
     view! {
-        <span class=classes class:lk=linked class:ms=beside data-frame=frame data-message=message>{text}</span>
+        <span class=classes class:lk=linked class:ms=beside data-frame=frame data-message=message>{text}</span>{rest}
     }
     .into_any()
 }
