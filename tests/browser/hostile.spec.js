@@ -233,7 +233,7 @@ test.describe("hostile text", () => {
       text,
       special: FORGING.includes(text),
       rate: 9.5,
-      outlook: { probability: 0.5, entropy: 1.5, alternatives: [{ id: at + 1, piece: text, probability: 0.25 }] },
+      outlook: { probability: 0.5, entropy: 1.5, alternatives: [{ id: at + 1, piece: text, special: false, probability: 0.25 }] },
     });
     const stats = { promptTokens: HOSTILE.length, newTokens: HOSTILE.length, firstTokenSeconds: 0.1, tokensPerSecond: 9.5 };
     await engine.say(
@@ -286,10 +286,12 @@ test.describe("hostile text", () => {
     await expect(page.getByTestId("open-report")).toContainText("forged marker");
     await guard.holds();
     const strings = HOSTILE.map((text) => encodeURIComponent(text));
-    for (const fragment of [link(HOSTILE), `#s=${strings[0]}`, `#s=1.${strings.join("")}`, `#s=99.${strings[5]}`, `#${strings[0]}`, `#lessons/${strings[0]}/${strings[5]}`]) {
+    for (const fragment of [link(HOSTILE), `#s=${strings[0]}`, `#s=1.${strings.join("")}`, `#s=99.${strings[5]}`, `#${strings[0]}`]) {
       await goTo(fragment);
       await guard.nothingRan();
     }
+    await page.goto(new URL(`#lessons/${strings[0]}/${strings[5]}`, site).href);
+    await expect(page.getByRole("alert")).toContainText("There is no lesson of this name");
     await guard.holds();
   });
 

@@ -42,11 +42,18 @@ export class Guard {
 
   /** Checks that the page is as wide as its window and its head in place. */
   async layoutHolds() {
-    const { scroll, client, top, height } = await this.page.evaluate(() => {
+    const { scroll, client, top, height, wide } = await this.page.evaluate(() => {
       const head = document.querySelector("header.top").getBoundingClientRect();
-      return { scroll: document.scrollingElement.scrollWidth, client: innerWidth, top: head.top, height: head.height };
+      const wide = [...document.querySelectorAll("body *")].filter((it) => it.getBoundingClientRect().right > innerWidth + 1);
+      return {
+        scroll: document.scrollingElement.scrollWidth,
+        client: innerWidth,
+        top: head.top,
+        height: head.height,
+        wide: wide.slice(0, 6).map((it) => `${it.tagName}.${it.className}`),
+      };
     });
-    expect(scroll, "not wider than the window").toBeLessThanOrEqual(client);
+    expect(scroll, `not wider than the window: ${wide.join(", ")}`).toBeLessThanOrEqual(client);
     expect(top).toBe(0);
     expect(height).toBeLessThan(60);
   }

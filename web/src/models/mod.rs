@@ -133,7 +133,8 @@ fn Presets() -> impl IntoView {
             .collect_view()
     };
     view! {
-        <section class="mrows" aria-label="Models that this site names">
+        <section class="mrows" aria-labelledby="models-named">
+            <h2 class="vh" id="models-named">"Models that this site names"</h2>
             {rows}
             {move || state.trouble.get().map(|text| view! { <p class="note bad" role="alert">{text}</p> })}
         </section>
