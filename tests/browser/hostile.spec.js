@@ -1,7 +1,7 @@
 // Hostile text through every way into the page: nothing runs, nothing breaks the layout, what imitates a
 // marker is reported.
 import { deflateRawSync } from "node:zlib";
-import { FakeEngine, kept, preflight, text } from "./fake-engine.js";
+import { EOT, FakeEngine, kept, preflight, text } from "./fake-engine.js";
 import { FORGING, HALF_PAIRS, HOSTILE, LONG, LOOKALIKES, trajectory } from "./hostile.js";
 import { Editor } from "./pages/editor.js";
 import { Guard } from "./pages/guard.js";
@@ -321,8 +321,8 @@ test.describe("hostile text", () => {
     await engine.hasModel();
     await live.runButton.click();
     const script = await engine.generation();
-    await script.writes(...text(JSON.stringify({ name: HOSTILE[5], parameters: Object.fromEntries(HOSTILE.map((text) => [text, text])) })));
-    await script.ends("maxTokens");
+    await script.writes(...text(JSON.stringify({ name: "read_file", parameters: { path: HOSTILE[5], [HOSTILE[0]]: HOSTILE[9] } })), EOT);
+    await script.ends();
     await live.calls.getByTestId("result").fill(HOSTILE.join("\n"));
     await guard.holds();
     await live.calls.getByTestId("send-result").click();
@@ -344,12 +344,12 @@ test.describe("hostile text", () => {
       return json(route, { format: "agenticml-lesson", version: 1, id, title: HOSTILE[0], about: HOSTILE[5], trajectories: { t: { frames: trajectory() } }, pages });
     });
     await page.goto(new URL("#lessons", site).href);
-    await expect(page.locator("main")).toContainText(HOSTILE[0]);
+    await expect(page.getByTestId("lessons-list")).toContainText(HOSTILE[0]);
     await guard.holds();
     for (const address of ["#lessons/l0/1", "#lessons/l3/7", `#lessons/${encodeURIComponent(HOSTILE[0])}/1`]) {
       await page.goto("about:blank");
       await page.goto(new URL(address, site).href);
-      await expect(page.locator("main").first()).toBeVisible();
+      await expect(page.locator("header.top, [data-testid=lesson], main:visible").first()).toBeVisible();
       await guard.nothingRan();
     }
     void playground;
