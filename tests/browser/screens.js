@@ -1,7 +1,7 @@
 // Takes the pictures of the five main states, of which the README shows two; no test.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { FakeEngine } from "./fake-engine.js";
+import { FakeEngine, marker, outlook, text } from "./fake-engine.js";
 import { SIDES } from "./pages/playground.js";
 import { smaller } from "./png.js";
 import { expect, test } from "./test.js";
@@ -27,7 +27,26 @@ const states = {
     await view("units", "edit")(playground, phone);
     if (!phone) await playground.page.getByTestId("costs-frames").click();
   },
-  "-live": view("live", "live"),
+  // What is written here is scripted: the picture shows the looks, not a model.
+  "-live": async (playground, phone, engine) => {
+    await view("live", "live")(playground, phone);
+    if (phone) return;
+    await engine.hasModel({ name: "scripted for this picture", label: "no model" });
+    const [a, b] = SIDES.map((side) => playground.live(side));
+    const sure = (...pieces) => text(...pieces).map((token, at) => ({ ...token, outlook: outlook(0.99 - 0.04 * (at % 4)) }));
+    for (const side of [a, b]) await side.heat();
+    await b.start();
+    let script = await engine.generation();
+    await script.writes(...sure('{"', "name", '":', ' "', "read", "_file", '",', ' "', "parameters", '":', ' "{\\"', "path", '\\":', ' \\"', "ma"));
+    await script.ends("maxTokens");
+    await a.start();
+    script = await engine.generation();
+    const doubt = { outlook: outlook(0.22, [1000, " Read", 0.22], [7, " Both", 0.2], [8, " Open", 0.17]) };
+    await script.writes({ ...marker("think"), outlook: outlook(0.97) }, ...sure("One", " file", "."), { ...text(" Read")[0], ...doubt }, ...sure(" it", "."));
+    await script.writes({ ...marker("action"), outlook: outlook(0.46) }, ...sure('{"', "tool", '":', ' "', "read", "_file", '",', ' "', "path", '":', ' "', "ma"));
+    await expect(a.partial).toBeVisible();
+    await a.chips.nth(4).click();
+  },
   "-models": async (playground, _, engine) => {
     await playground.page.evaluate(() => (location.hash = "models"));
     await engine.welcome();
@@ -40,7 +59,7 @@ for (const [name, viewport] of Object.entries(sizes)) {
     for (const [state, reach] of Object.entries(states)) {
       test(`${name}, ${colorScheme}${state}`, async ({ playground, page }) => {
         const engine = new FakeEngine(page);
-        if (state === "-models") await engine.install();
+        if (state === "-models" || state === "-live") await engine.install();
         await page.setViewportSize(viewport);
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         await playground.open();
