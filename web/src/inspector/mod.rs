@@ -5,9 +5,10 @@ mod frame;
 mod report;
 mod token;
 
+use crate::controls::Switch;
 use crate::costs::Section;
 use crate::icons;
-use crate::state::{Link, Page, Spot, page};
+use crate::state::{Link, Page, Spot, View, page};
 use leptos::prelude::*;
 use report::{Report, ReportLine};
 
@@ -59,6 +60,7 @@ pub fn Inspector() -> impl IntoView {
             (None, None) => String::new(),
         }
     };
+    let live = move || page.views.iter().any(|view| view.get() == View::Live);
     let body = move || {
         if page.explain.report.get() {
             return view! { <Report/> }.into_any();
@@ -79,7 +81,7 @@ pub fn Inspector() -> impl IntoView {
     view! {
         <aside class="pane r" aria-label="Inspector">
             <div class="bar"><h2>"Inspector"</h2><span class="muted">{title}</span>
-                <span class="right steps"><button class="btn quiet" aria-label="Previous token" title="Previous token" on:click=move |_| crate::keys::step(page, -1)>"←"</button>
+                <span class="right steps"><Show when=live><Switch label="Follow" title="Explain the newest token while a side writes" value=page.live.follow/></Show><button class="btn quiet" aria-label="Previous token" title="Previous token" on:click=move |_| crate::keys::step(page, -1)>"←"</button>
                     <button class="btn quiet" aria-label="Next token" title="Next token" on:click=move |_| crate::keys::step(page, 1)>"→"</button>
                     <button class="btn quiet close" aria-label="Close" on:click=move |_| page.drawer.set(false)>{icons::cross()}</button></span></div>
             <div class="insp" data-testid="inspector">{body}
