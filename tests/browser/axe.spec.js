@@ -1,6 +1,6 @@
 // No violation of what axe can check, in any state of the page, in both themes. To add a state, add a line.
 import { AxeBuilder } from "@axe-core/playwright";
-import { FakeEngine, kept } from "./fake-engine.js";
+import { FakeEngine, kept, marker, outlook, text } from "./fake-engine.js";
 import { SIDES } from "./pages/playground.js";
 import { expect, test } from "./test.js";
 
@@ -53,6 +53,32 @@ const STATES = [
     await page.getByTestId("preset").first().getByTestId("preset-a").click();
     await engine.next("check");
     await engine.found();
+  }],
+  ["import", click("import")],
+  ["share", click("share")],
+  ["a frame is added", async ({ page }) => page.getByRole("button", { name: "Add frame" }).first().click()],
+  ["lessons", async ({ page }) => {
+    await page.evaluate(() => (location.hash = "lessons"));
+    await expect(page.getByTestId("lessons-list")).toContainText("What a frame is");
+  }],
+  ...["frames/2", "training/2", "faults/1", "study/2"].map((address) => [
+    `lesson ${address}`,
+    async ({ page }) => {
+      await page.evaluate((address) => (location.hash = `lessons/${address}`), address);
+      await expect(page.locator("main:visible h1")).toBeVisible();
+    },
+  ]),
+  ["a model writes", async ({ playground, engine }) => {
+    const live = playground.live("agenticml");
+    await live.open();
+    await engine.hasModel();
+    await live.heat();
+    await live.start();
+    const script = await engine.generation();
+    const thought = { outlook: outlook(0.2, [7, " Both", 0.2]) };
+    await script.writes(marker("think"), ...text("One", " file").map((token) => ({ ...token, ...thought })), marker("action"), ...text('{"tool": "re'));
+    await expect(live.partial).toBeVisible();
+    await live.chips.nth(1).click();
   }],
   ["drawer", async ({ page }) => page.getByRole("button", { name: "Inspector", exact: true }).click(), MEDIUM],
   ...["edit", "wire", "tokens", "live", "costs", "model"].map(phone),
