@@ -141,7 +141,12 @@ try {
   const say = (line) => console.log(JSON.stringify(line));
   say({ machine: { cpu: cpus()[0].model, cores: availableParallelism(), load: loadavg()[0], chromium: browser.version() } });
   for (const wanted of tokens) {
-    const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+    const page = await browser.newPage({ viewport: { width: 1440, height: 900 }, serviceWorkers: "block" });
+    // Each opening begins with the page's own sample, not with what was kept of the one before.
+    await page.addInitScript(() => {
+      localStorage.clear();
+      sessionStorage.clear();
+    });
     say(await measure(page, wanted));
     await page.close();
   }
