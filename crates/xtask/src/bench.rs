@@ -178,21 +178,7 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
         "warmup": words(16, 5),
         "decodeTokens": options.decode_tokens,
     });
-    let mut script = process::command(project, "node");
-    script
-        .args(["tests/bench/bench.js", &request.to_string()])
-        .env("PLAYGROUND_CHROMIUM", browser);
-    let mut lines = Vec::new();
-    let ok = process::lines(&mut script, |line| {
-        match serde_json::from_str::<Value>(line) {
-            Ok(line) => {
-                progress(&line);
-                lines.push(line);
-            }
-            Err(_) => eprintln!("{line}"),
-        }
-    })?;
-    ensure!(ok, "the measuring script failed");
+    let lines = measured(project, &browser, "bench", &request, progress)?;
     let report = report(project, options, &lines)?;
     if let Some(out) = &options.json {
         write_json(out, &lines)?;
@@ -203,6 +189,34 @@ pub fn run(project: &Project, options: &Options) -> Result<()> {
         0 => Ok(()),
         count => bail!("{count} measurements failed"),
     }
+}
+
+/// Runs a measuring script of `tests/bench`. What it prints in JSON, a value a line, goes to `each` and comes
+/// back; the rest is shown.
+fn measured(
+    project: &Project,
+    browser: &Path,
+    name: &str,
+    request: &Value,
+    each: impl Fn(&Value),
+) -> Result<Vec<Value>> {
+    let mut script = process::command(project, "node");
+    script
+        .arg(format!("tests/bench/{name}.js"))
+        .arg(request.to_string())
+        .env("PLAYGROUND_CHROMIUM", browser);
+    let mut lines = Vec::new();
+    let ok = process::lines(&mut script, |line| {
+        match serde_json::from_str::<Value>(line) {
+            Ok(line) => {
+                each(&line);
+                lines.push(line);
+            }
+            Err(_) => eprintln!("{line}"),
+        }
+    })?;
+    ensure!(ok, "the measuring script failed");
+    Ok(lines)
 }
 
 fn write_json(out: &Path, lines: &[Value]) -> Result<()> {

@@ -8,11 +8,11 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{cell, write_json};
+use super::{cell, measured, write_json};
 use crate::project::Project;
 use crate::site::{self, Engine, Recipe};
 use crate::synthetic::{self, Kind, Size};
-use crate::{playground, process, server};
+use crate::{playground, server};
 
 /// Tokens to write.
 const TOKENS: u32 = 8;
@@ -52,18 +52,7 @@ pub fn run(project: &Project, model: Model, browser: &Path, json: Option<&Path>)
         "tokens": TOKENS,
         "minutes": MINUTES,
     });
-    let mut script = process::command(project, "node");
-    script
-        .args(["tests/bench/large.js", &request.to_string()])
-        .env("PLAYGROUND_CHROMIUM", browser);
-    let mut lines = Vec::new();
-    let ok = process::lines(&mut script, |line| {
-        match serde_json::from_str::<Value>(line) {
-            Ok(line) => lines.push(line),
-            Err(_) => eprintln!("{line}"),
-        }
-    })?;
-    ensure!(ok, "the measuring script failed");
+    let lines = measured(project, browser, "large", &request, |_| {})?;
     if let Some(out) = json {
         write_json(out, &lines)?;
     }

@@ -3,13 +3,13 @@
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{cell, write_json};
+use super::{cell, measured, write_json};
 use crate::project::Project;
+use crate::server;
 use crate::site::{self, Engine, Recipe};
-use crate::{process, server};
 
 /// Tokens of the trajectories, on side A.
 const TOKENS: [u32; 2] = [2_000, 20_000];
@@ -26,18 +26,7 @@ pub fn run(project: &Project, browser: &Path, json: Option<&Path>) -> Result<()>
         "tokens": TOKENS,
         "keys": KEYS,
     });
-    let mut script = process::command(project, "node");
-    script
-        .args(["tests/bench/typing.js", &request.to_string()])
-        .env("PLAYGROUND_CHROMIUM", browser);
-    let mut lines = Vec::new();
-    let ok = process::lines(&mut script, |line| {
-        match serde_json::from_str::<Value>(line) {
-            Ok(line) => lines.push(line),
-            Err(_) => eprintln!("{line}"),
-        }
-    })?;
-    ensure!(ok, "the measuring script failed");
+    let lines = measured(project, browser, "typing", &request, |_| {})?;
     if let Some(out) = json {
         write_json(out, &lines)?;
     }
